@@ -339,6 +339,110 @@ def deepspeed_trains(stage, offload="none", folder=None):
     dist.destroy_process_group()
 
 
+class Wide(nn.Module):
+    """Layers whose constructors make parameters, one of them by hand and two that are tied."""
+
+    def __init__(self, count=16, width=128):
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((width,), 0.5))
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(count))
+        self.tied = nn.Linear(width, width, bias=False)
+        self.tied.weight = self.layers[0].weight
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x * self.scale))
+        return self.tied(x)
+
+
+def deepspeed_built():
+    """``zero.Init``: a model that no rank ever holds whole, with rank 0's values; then training, and whole parameters for a while."""
+    import gc
+
+    import rushlight._deepspeed as deepspeed
+
+    deepspeed.init_distributed()
+    config = deepspeed_config(3)
+    torch.manual_seed(3)
+    expected = Wide()
+    total = 4 * sum(p.numel() for p in expected.parameters())
+    expected = {name: p.detach().clone() for name, p in expected.named_parameters()}
+    gc.collect()
+    torch.cpu.reset_peak_memory_stats()
+    before = torch.cpu.memory_allocated()
+    torch.manual_seed(3 + RANK)
+    with deepspeed.zero.Init(config_dict_or_path=config):
+        net = Wide()
+
+        class Late(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(5, 2))
+
+        late = Late()
+    peak = torch.cpu.max_memory_allocated() - before
+    assert total / SIZE <= peak <= total / SIZE + 0.3 * total, (peak, total)
+    assert not hasattr(Wide().scale, "placements") and late.weight.to_local().shape[0] <= -(-5 // SIZE)
+    assert net.tied.weight is net.layers[0].weight and list(dict(net.named_parameters())) == list(expected)
+    assert "build" not in Wide.__init__.__code__.co_name and "__init_subclass__" not in nn.Module.__dict__
+    for name, p in net.named_parameters():
+        assert torch.equal(p.full_tensor().detach(), expected[name]), name
+    # A change by one rank reaches all; others are dropped.
+    weight = net.layers[1].weight
+    with deepspeed.zero.GatheredParameters([weight, net.scale], modifier_rank=SIZE - 1):
+        assert type(weight) is nn.Parameter and weight.shape == (128, 128) and net.layers[1].weight is weight
+        if RANK == SIZE - 1:
+            nn.init.constant_(weight, 0.25)
+            net.scale.data[3] = 7.0
+        elif RANK == 0:
+            weight.data.zero_()
+    assert weight.full_tensor().unique().tolist() == [0.25] and net.scale.full_tensor()[3].item() == 7.0
+    with deepspeed.zero.GatheredParameters(weight):
+        weight.data.zero_()
+    assert weight.full_tensor().unique().tolist() == [0.25] and weight.placements[0].is_shard(0)
+    # Training of a model that was built so.
+    torch.manual_seed(RANK)
+    with deepspeed.zero.Init(config_dict_or_path=config):
+        if RANK == 0:
+            torch.manual_seed(0)
+        model = Net(2)
+    first = model.layers[0].first.weight
+    engine, *_ = deepspeed.initialize(model=model, config=config)
+    assert model.layers[0].first.weight is first
+    deepspeed_steps(engine, 3)
+    with deepspeed.zero.GatheredParameters(engine.module.parameters()), torch.no_grad():
+        x, _ = next(batches())
+        inside = engine(x)
+        state = {name: p.detach().clone() for name, p in model.named_parameters()}
+        try:
+            with torch.enable_grad():
+                engine(x)
+            raise AssertionError("a forward pass with gradients")
+        except RuntimeError as error:
+            assert "no_grad" in str(error)
+    with torch.no_grad():
+        assert torch.equal(engine(x), inside)
+    for name, p in model.named_parameters():
+        assert torch.equal(p.full_tensor(), state[name]), name
+    with deepspeed.zero.GatheredParameters(model.head.bias, modifier_rank=0):
+        if RANK == 0:
+            model.head.bias.data += 1.0
+    with torch.no_grad():
+        assert (engine(x) - inside - 1.0).abs().max().item() < 1e-6
+    with deepspeed.zero.GatheredParameters(model.head.bias, modifier_rank=0):
+        model.head.bias.data -= 1.0
+    deepspeed_steps(engine, 3, start=3)
+    for (name, p), q in zip(engine.module.named_parameters(), deepspeed_alone(6).parameters()):
+        gap = (p.full_tensor() - q).abs().max().item()
+        assert gap < 1e-5, (name, gap)
+    try:
+        deepspeed.initialize(model=net, config=deepspeed_config(1))
+        raise AssertionError("a sharded model in stage 1")
+    except ValueError as error:
+        assert "stage" in str(error)
+    dist.destroy_process_group()
+
+
 def deepspeed_saves(folder, stage):
     import rushlight._deepspeed as deepspeed
 

@@ -31,6 +31,11 @@ def test_stage_3(tmp_path, offload):
     launch(2, RANKS, "deepspeed_trains", 3, offload)
 
 
+@pytest.mark.parametrize("size", [1, 4])
+def test_models_are_built_in_shards(size):
+    launch(size, RANKS, "deepspeed_built")
+
+
 @pytest.mark.parametrize("stage", [1, 3])
 def test_states_in_files(tmp_path, stage):
     launch(2, RANKS, "deepspeed_trains", stage, "nvme", tmp_path)

@@ -62,12 +62,15 @@ class DeepSpeedEngine(nn.Module):
         self._moved = False
         self.scaler = _Scaler(config.fp16) if config.use_fp16 else None
         dtype = torch.float16 if config.use_fp16 else torch.bfloat16 if config.use_bf16 else None
+        is_split = any(hasattr(p, "placements") for p in model.parameters())
+        if is_split and config.stage != 3:
+            raise ValueError(f"deepspeed.initialize: zero.Init has sharded the model, which needs 'zero_optimization.stage' 3, not {config.stage}")
         if dtype is not None and config.stage != 3:
             model.to(dtype)
         with torch.no_grad():
             for tensor in (*model.parameters(), *model.buffers()):
                 # Parameters without memory get their values after sharding.
-                if tensor.device.type != "meta":
+                if tensor.device.type != "meta" and not hasattr(tensor, "placements"):
                     dist.broadcast(tensor, 0)
         if config.stage == 3:
             names = {id(p): name for name, p in model.named_parameters()}

@@ -34,9 +34,9 @@ def _become_shard(param, made):
 class _Slot:
     """A parameter: the modules that hold it, and its layout under tensor parallelism."""
 
-    def __init__(self, owners, param, dim=0):
-        self.owners, self.dim = owners, dim
-        self.outer = (param._mesh, param._placements, param._shape) if isinstance(param, DTensor) else None
+    def __init__(self, owners, param, dim=0, is_shard=False):
+        self.owners, self.dim, self.is_shard = owners, dim, is_shard
+        self.outer = (param._mesh, param._placements, param._shape) if isinstance(param, DTensor) and not is_shard else None
 
     def get(self):
         module, name = self.owners[0]
@@ -117,11 +117,16 @@ class Unit:
         self.stage, self.is_root, self.order = stage, None, []
         self.fixed_forward = self.fixed_backward = False
         self.is_whole = self.depth = 0
+        #: Whether all parameters are whole by other means (``deepspeed.zero.GatheredParameters``).
+        self.held = False
         #: Modules of this unit that have not run since its parameters were gathered.
         self.left = set()
         listed = _find(modules, is_unit, {id(p) for p in ignored})
         params = [param for _, param in listed]
-        self.slots = [_Slot(owners, param, _shard_dim(param, placement_of)) for owners, param in listed]
+        dims = [_shard_dim(param, placement_of) for param in params]
+        # Parameters that lie as they should are taken as they are.
+        ready = [isinstance(p, DTensor) and p._mesh == mesh and p._placements == (Shard(dim),) for p, dim in zip(params, dims)]
+        self.slots = [_Slot(owners, param, dim, is_shard) for (owners, param), dim, is_shard in zip(listed, dims, ready)]
         self.group = None
         if not params:
             return
@@ -134,16 +139,22 @@ class Unit:
         locals_ = [p._local_tensor if isinstance(p, DTensor) else p for p in params]
         ranks, replicas = mesh.get_group(mesh.ndim - 1), mesh.get_group(0) if mesh.ndim == 2 else None
         self.group = _C._ShardGroup(
-            [list(t.shape) for t in locals_], [slot.dim for slot in self.slots], params[0].dtype, ranks._group, None if replicas is None else replicas._group, param_dtype, reduce_dtype
+            [list(p.shape if slot.is_shard else t.shape) for slot, p, t in zip(self.slots, params, locals_)], [slot.dim for slot in self.slots], params[0].dtype, ranks._group, None if replicas is None else replicas._group, param_dtype, reduce_dtype
         )
         self.group.set_stage(stage)
         for i, (slot, param, local) in enumerate(zip(self.slots, params, locals_)):
-            shard = self.group.cut(i, local.detach())
+            shard = local.detach() if slot.is_shard else self.group.cut(i, local.detach())
             if offload and shard.device.type != "meta":
                 shard = shard.cpu()
-            where, placements = self._place(slot)
-            made = _as_parameter(shard, param.requires_grad, where, placements, param.shape)
-            slot.put(_become_shard(param, made) if keep_objects and not isinstance(param, DTensor) else made)
+            if slot.is_shard:
+                _plain_data.__set__(param, shard)
+                made = param
+            else:
+                where, placements = self._place(slot)
+                made = _as_parameter(shard, param.requires_grad, where, placements, param.shape)
+                made = _become_shard(param, made) if keep_objects and not isinstance(param, DTensor) else made
+            made._unit = self
+            slot.put(made)
 
     def _place(self, slot):
         """The mesh and the placements of a shard."""
@@ -182,7 +193,7 @@ class Unit:
 
     def unshard(self):
         """Puts the whole parameters in the modules."""
-        if self.group is None or self.is_whole:
+        if self.group is None or self.is_whole or self.held:
             return
         self._kept = shards = self.shards()
         for slot, shard in zip(self.slots, shards):
@@ -220,6 +231,8 @@ class Unit:
         """A forward pass with the whole parameters, of one of the modules. They are freed when all modules have run."""
         if self.is_root is None:
             self._become_root()
+        if self.held and _C.is_grad_enabled():
+            raise RuntimeError("deepspeed.zero.GatheredParameters: a forward pass within it needs torch.no_grad(); gradients are those of shards")
         if self.cast_inputs and self.param_dtype is not None:
             cast = lambda t: t.to(self.param_dtype) if isinstance(t, Tensor) and t.is_floating_point() else t
             args, kwargs = tree_map(cast, args), tree_map(cast, kwargs)
