@@ -298,6 +298,61 @@ def split_by_tensors():
     dist.destroy_process_group()
 
 
+def updated_in_backward():
+    """Updates that run in a thread while the backward pass goes on: the same numbers, bit for bit, as one update after it."""
+    import threading
+
+    dist.init_process_group(BACKEND)
+    mesh = init_device_mesh(KIND, (SIZE,))
+
+    def trained(in_backward, prepare=None, halves=1, **options):
+        net = base.sharded(base.model(layers=4), mesh, prepare, **options)
+        make = lambda parameters: torch.optim.AdamW(parameters, lr=1e-2)
+        optimizer = fsdp.UpdateInBackward(net, make) if in_backward else make(net.parameters())
+        updated, waited = threading.Event(), []
+        if in_backward:
+            plain = optimizer._update
+            optimizer._update = lambda unit: (plain(unit), updated.set())
+        def embedded(module, args, output):
+            # When the gradient comes here, those of the last blocks have arrived, and the thread updates these.
+            output.register_hook(lambda _: waited.append(updated.wait(60)))
+        if in_backward and halves == 1 and prepare is None:
+            net.embedding.register_forward_hook(embedded)
+        own = base.ROWS // SIZE
+        for step in range(STEPS):
+            updated.clear()
+            for half in range(halves):
+                net.set_requires_gradient_sync(half == halves - 1)
+                ids, targets = base.batch(step, own // halves, first=RANK * own + half * (own // halves))
+                base.loss_of(net(ids), targets).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert waited == [True] * len(waited) and len(waited) == (STEPS if in_backward and halves == 1 and prepare is None else 0), waited
+        return [p.to_local().detach() for p in net.parameters()]
+
+    recomputed = lambda block: setattr(block, "around", True)
+    for options in ({}, {"offload_policy": fsdp.CPUOffloadPolicy()}, {"reshard_after_forward": False}, {"prepare": recomputed}, {"halves": 2}):
+        for a, b in zip(trained(True, **options), trained(False, **options)):
+            assert torch.equal(a, b), options
+    net = base.sharded(base.model(), mesh)
+    for wrong, words in ((lambda: fsdp.UpdateInBackward(net, torch.optim.LBFGS), "LBFGS"), (lambda: fsdp.UpdateInBackward(base.model(), torch.optim.SGD), "fully_shard")):
+        try:
+            wrong()
+            raise AssertionError(words)
+        except (NotImplementedError, ValueError) as error:
+            assert words in str(error), error
+    optimizer = fsdp.UpdateInBackward(net, torch.optim.SGD)
+    ids, targets = base.batch(0, 1)
+    for _ in range(2):
+        base.loss_of(net(ids), targets).backward()
+    try:
+        optimizer.step()
+        raise AssertionError("two backward passes")
+    except RuntimeError as error:
+        assert "second backward pass" in str(error), error
+    dist.destroy_process_group()
+
+
 def resharded(folder):
     """A checkpoint of a model that is split twice, by rows of rows, is whole for one process."""
     from rushlight.distributed import checkpoint as dcp

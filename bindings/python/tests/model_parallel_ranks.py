@@ -443,6 +443,32 @@ def deepspeed_built():
     dist.destroy_process_group()
 
 
+def deepspeed_planned(path):
+    """Training by what ``rushlight plan --write`` wrote, with an optimizer of the program's own."""
+    import json
+
+    import rushlight._deepspeed as deepspeed
+
+    torch.manual_seed(0)
+    model = Net(2)
+    engine, *_ = deepspeed.initialize(model=model, config=path, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    plan = json.loads(pathlib.Path(path).read_text())
+    assert engine.train_batch_size() == ROWS == 16 and engine.zero_optimization_stage() == plan["zero_optimization"]["stage"]
+    deepspeed_steps(engine, 2)
+    assert engine.global_steps == 2
+    torch.manual_seed(0)
+    alone = Net(2)
+    optimizer = torch.optim.SGD(alone.parameters(), lr=0.1)
+    for x, y in list(batches())[:2]:
+        optimizer.zero_grad()
+        loss_fn(alone(x), y).backward()
+        optimizer.step()
+    for p, q in zip(engine.module.parameters(), alone.parameters()):
+        p = p.full_tensor() if hasattr(p, "full_tensor") else p
+        assert (p - q).abs().max().item() < 1e-5
+    dist.destroy_process_group()
+
+
 def deepspeed_saves(folder, stage):
     import rushlight._deepspeed as deepspeed
 

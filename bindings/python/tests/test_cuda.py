@@ -554,3 +554,43 @@ def test_memory_is_shared_by_dlpack():
         assert torch.utils.dlpack.from_dlpack(x.t().__dlpack__(stream=stream)).tolist() == x.t().tolist()
     assert torch.from_dlpack(x.__dlpack__(dl_device=(1, 0))).device.type == "cpu"
     assert torch.from_dlpack(x, device="cpu").tolist() == x.tolist()
+
+
+def test_a_model_on_two_devices():
+    """Layers on the CPU and on the accelerator, split by hand: activations go there and back, gradients and updates are those of one device."""
+
+    class Halves(nn.Module):
+        def __init__(self, devices):
+            super().__init__()
+            torch.manual_seed(3)
+            self.devices = devices
+            self.first, self.second, self.head = nn.Linear(6, 8), nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.GELU()), nn.Linear(8, 3)
+            for part, device in zip((self.first, self.second, self.head), devices):
+                part.to(device)
+
+        def forward(self, x):
+            x = torch.tanh(self.first(x.to(self.devices[0])))
+            x = x + self.second(x.to(self.devices[1])).to(self.devices[0])
+            return self.head(x.to(self.devices[2]))
+
+    def train(*devices):
+        model = Halves(devices)
+        assert [p.device.type for p in (model.first.weight, model.second[1].weight, model.head.weight)] == list(devices)
+        optimizer, losses = torch.optim.AdamW(model.parameters(), lr=0.05), []
+        data, targets = torch.sin(torch.arange(30.0)).reshape(5, 6), torch.tensor([0, 2, 1, 1, 0])
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(data), targets.to(devices[2]))
+            loss.backward()
+            assert all(p.grad.device == p.device for p in model.parameters())
+            nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            optimizer.step()
+            losses.append(loss.item())
+        return losses, [p.detach().cpu() for p in model.parameters()]
+
+    expected, parameters = train("cpu", "cpu", "cpu")
+    for devices in (("cpu", "cuda", "cpu"), ("cuda", "cpu", "cuda")):
+        losses, found = train(*devices)
+        assert max(abs(a - b) for a, b in zip(losses, expected)) < 1e-5, (devices, losses, expected)
+        for a, b in zip(found, parameters):
+            assert torch.allclose(a, b, rtol=1e-4, atol=1e-5), (devices, (a - b).abs().max())

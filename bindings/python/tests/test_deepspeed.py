@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -147,3 +149,30 @@ def test_names_that_libraries_use():
     assert deepspeed.Config(config, 1).batch == 2
     with pytest.raises(ValueError, match="cpu_checkpointing"):
         deepspeed.Config({**config, "activation_checkpointing": {"cpu_checkpointing": True}}, 1)
+
+
+def test_initialize_takes_what_the_plan_writes(tmp_path):
+    """A model and a machine of files; what is written trains on as many ranks."""
+    (tmp_path / "config.json").write_text(json.dumps({
+        "model_type": "llama", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 100,
+        "max_position_embeddings": 32,
+    }))
+    machine, written = tmp_path / "machine.json", tmp_path / "plan.json"
+    machine.write_text(json.dumps({"like": "h100", "devices": 2, "memory_gb": 0.01}))
+    command = [sys.executable, "-m", "rushlight._command", "plan", "--machine", str(machine), "--batch", "16", "--precision", "f32", "--data-parallel", "--write", str(written)]
+    found = subprocess.run([*command, "--model", str(tmp_path)], capture_output=True, text=True)
+    assert found.returncode == 0 and "on 2 devices" in found.stdout, found
+    plan = json.loads(written.read_text())
+    assert plan["plan"]["mesh"] == {"pp": 1, "dp": 2, "tp": 1} and not plan["bf16"]["enabled"], plan
+    launch(2, RANKS, "deepspeed_planned", written)
+    with pytest.raises(ValueError, match="the plan is for 2 devices, not for 4 ranks"):
+        Config(plan, 4)
+    plan["plan"]["mesh"] = {"pp": 1, "dp": 1, "tp": 2}
+    with pytest.raises(ValueError, match="tp 2.*parallelize_module"):
+        Config(plan, 2)
+    found = subprocess.run([*command, "--layers", "2", "--hidden", "64"], capture_output=True, text=True)
+    assert found.returncode == 1 and "--heads" in found.stderr, found
+    found = subprocess.run([*command, "--model", "8c"], capture_output=True, text=True)
+    assert found.returncode == 2 and "config.json" in found.stderr, found
+    found = subprocess.run([*command, "--layers", "2", "--hidden", "64", "--heads", "4", "--sequence", "16"], capture_output=True, text=True)
+    assert found.returncode == 0 and "own" in found.stdout, found

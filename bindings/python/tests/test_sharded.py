@@ -32,7 +32,7 @@ def test_compositions(size):
     launch(size, COMPOSED, "compositions")
 
 
-@pytest.mark.parametrize("what", ["sharding_options", "long_and_wide", "unflattened", "replicated", "split_by_tensors", "experts"])
+@pytest.mark.parametrize("what", ["sharding_options", "long_and_wide", "unflattened", "replicated", "split_by_tensors", "experts", "updated_in_backward"])
 @pytest.mark.parametrize("size", SIZES[-1:])
 def test_options(what, size):
     launch(size, COMPOSED, what)

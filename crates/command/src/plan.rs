@@ -11,20 +11,75 @@ const USAGE: &str = "Usage: rushlight plan --model NAME --nodes N [OPTIONS]
 Estimates a training step of a transformer for every way to split it: memory of a rank, communication, bubble, time.
 Recommends the fastest that fits.
 
-  --model NAME      7b, 8b, 70b, 405b, 1.5b, 22b, 175b or 1t
-  --machine NAME    h100 (default), frontier or aurora
+  --model NAME      7b, 8b, 70b, 405b, 1.5b, 22b, 175b or 1t; or a Hugging Face config.json, or its folder
+  --layers N, --hidden N, --heads N, --kv-heads N, --ffn N, --vocabulary N, --gated, --tied
+                    sizes of a model, or in place of the named one's
+  --machine NAME    h100 (default), frontier or aurora, by published constants; or a JSON file of others, such as
+                    measured ones: like, devices, peak_tflops, reach, memory_gb, inside_gb_per_s, between_gb_per_s,
+                    latency_us, host_gb_per_s
   --nodes N         nodes (default 1)
   --gpus N          devices a node (default the machine's)
   --batch N         sequences of a step (default 4 Mi tokens)
   --sequence N      tokens of a sequence (default the model's)
   --precision NAME  dtype of products and activations: bf16 (default) or f32
   --offload         also strategies with weights, gradients and moments in the host's memory
+  --data-parallel   only strategies that split neither tensors nor stages, as deepspeed.initialize and the Trainer have
   --rows N          strategies to show (default 8)
-  --write FILE      writes the recommended configuration as JSON
+  --write FILE      writes the recommended configuration as JSON, for deepspeed.initialize
   --scaling         shows 7b, 70b and 1t on 1,024 and 16,384 devices of each machine, beside published figures";
+
+#[derive(Default)]
+struct Sizes {
+    layers: Option<usize>,
+    hidden: Option<usize>,
+    heads: Option<usize>,
+    kv_heads: Option<usize>,
+    ffn: Option<usize>,
+    vocabulary: Option<usize>,
+    gated: bool,
+    tied: bool,
+}
+
+impl Sizes {
+    fn are_given(&self) -> bool {
+        let all = [self.layers, self.hidden, self.heads, self.kv_heads, self.ffn, self.vocabulary];
+        all.iter().any(Option::is_some) || self.gated || self.tied
+    }
+
+    /// The model with these sizes; without one, a GPT.
+    fn of(&self, model: Option<Model>) -> Result<Model, String> {
+        let need = |size: Option<usize>, name: &str| {
+            size.ok_or(format!("a model of one's own needs {name}; or name one with --model"))
+        };
+        let mut model = match model {
+            Some(model) => model,
+            None => {
+                let (layers, hidden) = (need(self.layers, "--layers")?, need(self.hidden, "--hidden")?);
+                let heads = need(self.heads, "--heads")?;
+                let (ffn, vocabulary, sequence) = (4 * hidden, 51200, 2048);
+                let (gated, tied) = (false, false);
+                Model { name: "own", layers, hidden, ffn, gated, tied, heads, kv_heads: heads, vocabulary, sequence }
+            }
+        };
+        if self.are_given() {
+            model.name = "own";
+        }
+        let set = |to: &mut usize, size: Option<usize>| *to = size.unwrap_or(*to);
+        set(&mut model.layers, self.layers);
+        set(&mut model.hidden, self.hidden);
+        set(&mut model.heads, self.heads);
+        set(&mut model.kv_heads, self.kv_heads);
+        set(&mut model.ffn, self.ffn);
+        set(&mut model.vocabulary, self.vocabulary);
+        model.gated |= self.gated;
+        model.tied |= self.tied;
+        model.check().map_err(|e| e.to_string())
+    }
+}
 
 struct Options {
     model: Option<Model>,
+    sizes: Sizes,
     machine: Machine,
     nodes: usize,
     gpus: Option<usize>,
@@ -32,6 +87,7 @@ struct Options {
     sequence: Option<usize>,
     precision: Precision,
     offload: bool,
+    data_parallel: bool,
     rows: usize,
     write: Option<String>,
     scaling: bool,
@@ -42,8 +98,21 @@ fn parse(arguments: &[OsString]) -> Result<Option<Options>, String> {
     let (model, gpus, batch, sequence, write) = (None, None, None, None, None);
     let (precision, offload, scaling) = (Precision::Bf16, false, false);
     let (nodes, rows) = (1, 8);
-    let mut options =
-        Options { model, machine, nodes, gpus, batch, sequence, precision, offload, rows, write, scaling };
+    let mut options = Options {
+        model,
+        sizes: Sizes::default(),
+        machine,
+        nodes,
+        gpus,
+        batch,
+        sequence,
+        precision,
+        offload,
+        data_parallel: false,
+        rows,
+        write,
+        scaling,
+    };
     let mut words = arguments.iter().map(|word| word.to_string_lossy().into_owned());
     while let Some(word) = words.next() {
         let (name, mut value) = match word.split_once('=') {
@@ -61,15 +130,33 @@ fn parse(arguments: &[OsString]) -> Result<Option<Options>, String> {
             "--model" => {
                 let text = text()?;
                 let known = || names(MODELS.iter().map(|m| m.name).collect());
-                options.model =
-                    Some(Model::named(&text).ok_or_else(|| format!("there is no model '{text}': {}", known()))?);
+                options.model = Some(match (Model::named(&text), own_file(&text, "config.json")?) {
+                    (Some(model), _) => model,
+                    (None, Some(file)) => Model::from_config(&file).map_err(|e| format!("{text}: {e}"))?,
+                    (None, None) => {
+                        return Err(format!("there is no model '{text}': {}, or a Hugging Face config.json", known()));
+                    }
+                });
             }
             "--machine" => {
                 let text = text()?;
                 let known = || names(MACHINES.iter().map(|m| m.name).collect());
-                options.machine =
-                    Machine::named(&text).ok_or_else(|| format!("there is no machine '{text}': {}", known()))?;
+                options.machine = match (Machine::named(&text), own_file(&text, "machine.json")?) {
+                    (Some(machine), _) => machine,
+                    (None, Some(file)) => Machine::from_json(&file).map_err(|e| format!("{text}: {e}"))?,
+                    (None, None) => {
+                        return Err(format!("there is no machine '{text}': {}, or a JSON file of constants", known()));
+                    }
+                };
             }
+            "--layers" => options.sizes.layers = Some(number(text()?)?),
+            "--hidden" => options.sizes.hidden = Some(number(text()?)?),
+            "--heads" => options.sizes.heads = Some(number(text()?)?),
+            "--kv-heads" => options.sizes.kv_heads = Some(number(text()?)?),
+            "--ffn" => options.sizes.ffn = Some(number(text()?)?),
+            "--vocabulary" => options.sizes.vocabulary = Some(number(text()?)?),
+            "--gated" => options.sizes.gated = true,
+            "--tied" => options.sizes.tied = true,
             "--nodes" => options.nodes = number(text()?)?,
             "--gpus" => options.gpus = Some(number(text()?)?),
             "--batch" => options.batch = Some(number(text()?)?),
@@ -80,6 +167,7 @@ fn parse(arguments: &[OsString]) -> Result<Option<Options>, String> {
                     Precision::named(&text).ok_or_else(|| format!("--precision is bf16 or f32, not '{text}'"))?;
             }
             "--offload" => options.offload = true,
+            "--data-parallel" => options.data_parallel = true,
             "--rows" => options.rows = number(text()?)?,
             "--write" => options.write = Some(text()?),
             "--scaling" => options.scaling = true,
@@ -87,6 +175,16 @@ fn parse(arguments: &[OsString]) -> Result<Option<Options>, String> {
         }
     }
     Ok(Some(options))
+}
+
+/// The text of a file, or of a file of this name in a folder; `None` if there is no such path.
+fn own_file(path: &str, name: &str) -> Result<Option<String>, String> {
+    let path = std::path::Path::new(path);
+    let file = if path.is_dir() { path.join(name) } else { path.to_path_buf() };
+    if !file.exists() {
+        return Ok(None);
+    }
+    std::fs::read_to_string(&file).map(Some).map_err(|e| format!("cannot read '{}': {e}", file.display()))
 }
 
 pub fn plan(arguments: &[OsString]) -> u8 {
@@ -114,7 +212,10 @@ fn mesh(one: &Estimate) -> String {
 }
 
 fn shown(options: &Options) -> Result<String, String> {
-    let mut model = options.model.ok_or("--model is missing")?;
+    if options.model.is_none() && !options.sizes.are_given() {
+        return Err("--model is missing".into());
+    }
+    let mut model = options.sizes.of(options.model)?;
     if let Some(sequence) = options.sequence {
         model.sequence = sequence;
     }
@@ -123,7 +224,8 @@ fn shown(options: &Options) -> Result<String, String> {
     let devices = options.nodes * machine.devices;
     let batch = options.batch.unwrap_or((4 << 20) / model.sequence);
     let job = Job { model, machine, devices, batch, precision: options.precision };
-    let found = plans(&job, options.offload);
+    let mut found = plans(&job, options.offload);
+    found.retain(|one| !options.data_parallel || (one.strategy.tensor, one.strategy.pipeline) == (1, 1));
     let mut text = format!(
         "{}: {:.2} billion parameters, sequences of {}, a batch of {batch}, on {devices} devices ({})\n\n",
         model.name,
@@ -175,7 +277,7 @@ fn shown(options: &Options) -> Result<String, String> {
     Ok(text)
 }
 
-/// The recommended configuration.
+/// The recommended configuration: DeepSpeed's keys, and a section for what these do not say.
 fn configuration(job: &Job, one: &Estimate) -> String {
     let s = &one.strategy;
     let offload = if s.offload {
@@ -185,20 +287,20 @@ fn configuration(job: &Job, one: &Estimate) -> String {
     };
     let schedule = if s.pipeline > 1 { "\"1F1B\"" } else { "null" };
     format!(
-        "{{\n  \"model\": \"{}\",\n  \"devices\": {},\n  \"mesh\": {{\"pp\": {}, \"dp\": {}, \"tp\": {}}},\n  \
-         \"zero_optimization\": {{\"stage\": {}{offload}}},\n  \"train_micro_batch_size_per_gpu\": {},\n  \
-         \"gradient_accumulation_steps\": {},\n  \"pipeline_schedule\": {schedule},\n  \
-         \"activation_checkpointing\": {},\n  \"bf16\": {{\"enabled\": {}}}\n}}\n",
+        "{{\n  \"train_micro_batch_size_per_gpu\": {},\n  \"gradient_accumulation_steps\": {},\n  \
+         \"zero_optimization\": {{\"stage\": {}{offload}}},\n  \"bf16\": {{\"enabled\": {}}},\n  \"plan\": {{\n    \
+         \"model\": \"{}\",\n    \"devices\": {},\n    \"mesh\": {{\"pp\": {}, \"dp\": {}, \"tp\": {}}},\n    \
+         \"pipeline_schedule\": {schedule},\n    \"activation_checkpointing\": {}\n  }}\n}}\n",
+        s.microbatch,
+        one.microbatches,
+        s.zero,
+        job.precision == Precision::Bf16,
         job.model.name,
         job.devices,
         s.pipeline,
         s.data,
         s.tensor,
-        s.zero,
-        s.microbatch,
-        one.microbatches,
-        s.recompute == Recompute::Full,
-        job.precision == Precision::Bf16
+        s.recompute == Recompute::Full
     )
 }
 

@@ -89,9 +89,6 @@ impl Estimate {
 /// The share of the backward pass that gradients' communication overlaps with.
 const OVERLAP: f64 = 0.8;
 
-/// Bytes per second between a device and the host's memory, and of updates there: PCIe 4 with 16 lanes.
-const HOST: f64 = 25e9;
-
 /// The width of a model at which half of the reachable rate is lost; from Megatron's 1.7B to 462B on H100.
 const WIDTH: f64 = 900.0;
 
@@ -170,8 +167,8 @@ pub fn estimate(job: &Job, strategy: Strategy) -> Result<Estimate> {
 
     let bubble = (p - 1.0) / (m + p - 1.0);
     // Weights go to the device and gradients come back once a step, in the dtype of products.
-    let moved = if offload { 2.0 * precision.bytes() * own / d / HOST } else { 0.0 };
-    let update = 20.0 * own / if zero > 0 { d } else { 1.0 } / if offload { HOST } else { 1e12 } + moved;
+    let moved = if offload { 2.0 * precision.bytes() * own / d / machine.host } else { 0.0 };
+    let update = 20.0 * own / if zero > 0 { d } else { 1.0 } / if offload { machine.host } else { 1e12 } + moved;
     let exposed = tensor_time + pipe_time;
     let seconds = (compute + exposed) / (1.0 - bubble) + data_exposed + update;
     let useful = (batch * model.sequence) as f64;

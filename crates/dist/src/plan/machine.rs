@@ -21,7 +21,12 @@ pub struct Machine {
     pub between: f64,
     /// Latency of a message between nodes, in seconds.
     pub latency: f64,
+    /// Bytes per second between a device and the host's memory, and of updates there.
+    pub host: f64,
 }
+
+/// PCIe 4 with 16 lanes.
+const PCIE: f64 = 25e9;
 
 /// Known machines. The share of the peak is from published runs on one node: Megatron's 49 % on H100 includes its
 /// communication, as do 38 % on MI250X and 31 % on PVC.
@@ -36,6 +41,7 @@ pub const MACHINES: &[Machine] = &[
         inside: 360e9,
         between: 45e9,
         latency: 8e-6,
+        host: PCIE,
     },
     Machine {
         name: "frontier",
@@ -47,6 +53,7 @@ pub const MACHINES: &[Machine] = &[
         inside: 75e9,
         between: 11e9,
         latency: 10e-6,
+        host: PCIE,
     },
     Machine {
         name: "aurora",
@@ -58,6 +65,7 @@ pub const MACHINES: &[Machine] = &[
         inside: 28e9,
         between: 14e9,
         latency: 10e-6,
+        host: PCIE,
     },
 ];
 

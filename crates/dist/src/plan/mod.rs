@@ -5,10 +5,12 @@
 //! strategy and sorts those that fit by time.
 //!
 //! Constants of machines are published ones: peaks and links from the vendors and the machines' manuals, the share of
-//! the peak that large products reach from published training runs. Estimates are to choose between strategies; tests
+//! the peak that large products reach from published training runs; [`Machine::from_json`] reads others, such as
+//! measured ones. Estimates are to choose between strategies; tests
 //! compare them with published throughputs.
 
 mod estimate;
+mod files;
 mod machine;
 mod memory;
 mod model;

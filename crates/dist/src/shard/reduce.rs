@@ -81,6 +81,8 @@ fn finish(group: &Arc<ShardGroup>) -> Result<()> {
     let divide_by = lock(&group.options).divide_by;
     for Pending { work, mut output, shards, used } in pending {
         work.wait()?;
+        let with_grad = || shards.iter().enumerate().filter(|(i, s)| used[*i] && s.requires_grad());
+        let mut arrived = false;
         no_grad(|| {
             if let Some(replicas) = &group.replicas {
                 let mut state = lock(&group.state);
@@ -98,15 +100,20 @@ fn finish(group: &Arc<ShardGroup>) -> Result<()> {
                 output = output.div(divisor)?;
             }
             let output = output.to_dtype(group.dtype)?;
-            for (i, shard) in shards.iter().enumerate().filter(|(i, s)| used[*i] && s.requires_grad()) {
+            for (i, shard) in with_grad() {
                 let grad = group.layout.part(i, &output)?.to(shard.device())?;
                 match shard.grad() {
                     Some(before) => before.add_(&grad).map(drop)?,
                     None => shard.set_grad(Some(grad))?,
                 }
             }
+            arrived = true;
             Ok::<_, Error>(())
         })?;
+        if arrived {
+            // Once all gradients of the group are there: an update may start while backward goes on.
+            with_grad().try_for_each(|(_, shard)| shard.run_post_accumulate_grad_hooks())?;
+        }
     }
     Ok(())
 }

@@ -66,3 +66,47 @@ fn strategies_cost_what_they_must() {
     let too_large = Job { model: Model::named("1t").unwrap(), ..job };
     assert!(plans(&too_large, false).is_empty());
 }
+
+#[test]
+fn models_of_files() {
+    let gpt = Model::from_config(
+        r#"{"model_type": "gpt2", "n_layer": 48, "n_embd": 1600, "n_head": 25, "vocab_size": 50257, "n_inner": null,
+            "n_positions": 1024}"#,
+    )
+    .unwrap();
+    assert_eq!((gpt.ffn, gpt.kv_heads, gpt.sequence, gpt.tied, gpt.gated), (6400, 25, 1024, true, false));
+    for (text, reason) in [
+        ("[]", "object"),
+        ("{", "JSON"),
+        (r#"{"model_type": "mamba"}"#, "--layers"),
+        (r#"{"model_type": "llama"}"#, "num_hidden_layers"),
+        (r#"{"model_type": "llama", "num_experts": 8}"#, "experts"),
+        (r#"{"model_type": "llama", "num_hidden_layers": -1}"#, "positive integer"),
+        (
+            r#"{"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 10, "num_attention_heads": 3,
+                "vocab_size": 9}"#,
+            "divide",
+        ),
+    ] {
+        let error = Model::from_config(text).unwrap_err().to_string();
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+}
+
+#[test]
+fn machines_of_files() {
+    let machine = Machine::from_json(r#"{"like": "h100", "devices": 4, "memory_gb": 94, "latency_us": 5}"#).unwrap();
+    let known = Machine::named("h100").unwrap();
+    assert_eq!((machine.devices, machine.memory, machine.peak), (4, 94e9, known.peak));
+    assert!((machine.latency - 5e-6).abs() < 1e-12 && Machine::from_json(r#"{"devices": 4}"#).is_err());
+    for (text, reason) in [
+        (r#"{"like": "cray-1"}"#, "like"),
+        (r#"{"like": "h100", "memory": 80}"#, "memory_gb"),
+        (r#"{"like": "h100", "memory_gb": "80"}"#, "positive number"),
+        (r#"{"like": "h100", "reach": 1.5}"#, "at most 1"),
+        (r#"{"like": "h100", "devices": 2.5}"#, "whole number"),
+    ] {
+        let error = Machine::from_json(text).unwrap_err().to_string();
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+}

@@ -304,7 +304,7 @@ fn run(roots: Vec<(Edge, Tensor)>, options: &Backward, wanted: Option<&[Edge]>) 
                     && let Some(g) = grads.pop().flatten()
                 {
                     leaf.add_to_grad(turn, g, Share::Copied)?;
-                    leaf.run_post_hooks()?;
+                    leaf.run_post_accumulate_grad_hooks()?;
                 }
                 if let Some((own, grads)) = seen_after {
                     own.run_after(&node, &mut Grads::new(), &grads)?;
@@ -668,7 +668,8 @@ impl Tensor {
         self.shape() == incoming.shape() && self.strides() == incoming.strides()
     }
 
-    fn run_post_hooks(&self) -> Result<()> {
+    /// Calls this leaf's post-accumulate-grad hooks, for code that sets gradients by itself.
+    pub fn run_post_accumulate_grad_hooks(&self) -> Result<()> {
         let hooks: Option<Vec<_>> =
             self.meta().extra.as_ref().map(|e| e.post_hooks.iter().map(|(_, h)| h.clone()).collect());
         hooks.into_iter().flatten().try_for_each(|hook| hook(self))

@@ -9,8 +9,10 @@ _TOP = {
     "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "optimizer", "scheduler", "fp16", "bf16", "bfloat16",
     "gradient_clipping", "zero_optimization", "steps_per_print", "wall_clock_breakdown", "prescale_gradients", "gradient_predivide_factor",
     "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "dump_state", "memory_breakdown",
-    "activation_checkpointing", "aio",
+    "activation_checkpointing", "aio", "plan",
 }
+#: What ``rushlight plan --write`` says beside DeepSpeed's keys.
+_PLAN = {"model", "devices", "mesh", "pipeline_schedule", "activation_checkpointing"}
 #: Of activation checkpointing, which the model's own calls do: what would move activations is refused.
 _ACTIVATIONS = {"partition_activations", "cpu_checkpointing", "contiguous_memory_optimization", "synchronize_checkpoint_boundary", "number_checkpoints", "profile"}
 #: Of asynchronous input and output to devices named "nvme": hints, as files are mapped and the system reads and
@@ -50,6 +52,7 @@ class Config:
 
     def __init__(self, found, world_size):
         _only("", _TOP, found)
+        self._check_plan(found.get("plan", {}), world_size)
         self.batch, self.micro_batch, self.accumulation = self._batches(found, world_size)
         zero = found.get("zero_optimization", {})
         _only("zero_optimization", _HINTS | {"stage", "offload_optimizer", "offload_param", "cpu_offload"}, zero)
@@ -88,6 +91,18 @@ class Config:
                 raise ValueError(f"DeepSpeed configuration: 'activation_checkpointing.{name}' is not supported; activations stay where they are")
         _only("aio", _AIO, found.get("aio", {}))
         self.steps_per_print = found.get("steps_per_print")
+
+    @staticmethod
+    def _check_plan(plan, world):
+        """A plan is for a number of ranks, all of which are data parallel here; what it says of recomputation is the model's."""
+        _only("plan", _PLAN, plan)
+        if plan.get("devices", world) != world:
+            raise ValueError(f"DeepSpeed configuration: the plan is for {plan['devices']} devices, not for {world} ranks")
+        split = {name: size for name, size in plan.get("mesh", {}).items() if name != "dp" and size != 1}
+        if split:
+            shown = " and ".join(f"{name} {size}" for name, size in sorted(split.items()))
+            raise ValueError(f"DeepSpeed configuration: the plan has {shown}, and deepspeed.initialize is data parallel only; split the model by parallelize_module, "
+                             "pipelining and fully_shard over init_device_mesh(device, (pp, dp, tp))")
 
     @staticmethod
     def _offload(zero, name):

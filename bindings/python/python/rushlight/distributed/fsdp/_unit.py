@@ -119,6 +119,8 @@ class Unit:
         self.is_whole = self.depth = 0
         #: Whether all parameters are whole by other means (``deepspeed.zero.GatheredParameters``).
         self.held = False
+        #: Gathers with gradients since the last update (``UpdateInBackward``).
+        self.uses = 0
         #: Modules of this unit that have not run since its parameters were gathered.
         self.left = set()
         listed = _find(modules, is_unit, {id(p) for p in ignored})
@@ -202,6 +204,7 @@ class Unit:
                 raise RuntimeError(f"fully_shard: {type(module).__name__}.{name} was replaced by a plain tensor; assign a DTensor with the placements of the old one")
         self._compute_device(shards)
         self.is_whole = True
+        self.uses += _C.is_grad_enabled()
         for slot, tensor in zip(self.slots, self.group.unshard(shards)):
             slot.put(slot.whole(tensor))
 

@@ -44,6 +44,9 @@ def get_total_norm(tensors, norm_type: float = 2.0, error_if_nonfinite: bool = F
         from ...distributed.tensor._norm import total_norm
 
         total = total_norm(tensors, float(norm_type))
+    elif any(t.device != tensors[0].device for t in tensors):
+        # A model on several devices: the norm of the norms, where the first gradient is.
+        total = _C._foreach_total_norm([_C._foreach_total_norm([t], float(norm_type)).to(tensors[0].device) for t in tensors], float(norm_type))
     else:
         total = _C._foreach_total_norm(tensors, float(norm_type))
     if error_if_nonfinite and not bool(total.isfinite()):
@@ -60,8 +63,9 @@ def clip_grads_with_norm_(parameters, max_norm: float, total_norm: Tensor, forea
     gradients = _gradients(parameters)
     if getattr(total_norm, "_is_dtensor", False):
         total_norm = total_norm.full_tensor()
-    if gradients:
-        _C._foreach_scale_(gradients, (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0))
+    factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    for device in dict.fromkeys(g.device for g in gradients):
+        _C._foreach_scale_([g for g in gradients if g.device == device], factor.to(device))
 
 
 #: The private name of PyTorch 2.5 and before.
