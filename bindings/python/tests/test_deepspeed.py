@@ -174,5 +174,5 @@ def test_initialize_takes_what_the_plan_writes(tmp_path):
     assert found.returncode == 1 and "--heads" in found.stderr, found
     found = subprocess.run([*command, "--model", "8c"], capture_output=True, text=True)
     assert found.returncode == 2 and "config.json" in found.stderr, found
-    found = subprocess.run([*command, "--layers", "2", "--hidden", "64", "--heads", "4", "--sequence", "16"], capture_output=True, text=True)
+    found = subprocess.run([*command, "--layers", "2", "--hidden", "64", "--heads", "4", "--vocabulary", "100", "--sequence", "16"], capture_output=True, text=True)
     assert found.returncode == 0 and "own" in found.stdout, found

@@ -3,7 +3,7 @@
 use crate::group::{Factors, Fused, Scalars};
 use rushlight_core::Result;
 use rushlight_core::smallvec::SmallVec;
-use rushlight_tensor::capture::ReplayNumbers;
+use rushlight_tensor::capture::{self, ReplayNumbers};
 use rushlight_tensor::foreach::{self, Update};
 use rushlight_tensor::{Arg, Tensor};
 
@@ -43,7 +43,7 @@ impl FactorSets {
         self.0.iter()
     }
 
-    /// One call of the engine for all parameters. In a captured step, `recorded` makes what counts its replays.
+    /// One call of the engine for all parameters, or for those of each device. In a captured step, `recorded` makes what counts its replays.
     pub fn update<'a>(
         &self,
         members: impl Iterator<Item = Member<'a>>,
@@ -56,6 +56,20 @@ impl FactorSets {
             let Factors { maximize, weight_decay, shrink, rule } = self.0[set].factors;
             updates.push(Update { param, grad, state, maximize, weight_decay, shrink, rule });
             places.push(set);
+        }
+        let device = updates.first().map(|u| u.param.device());
+        if found_inf.is_none()
+            && capture::recording_id().is_none()
+            && updates.iter().any(|u| Some(u.param.device()) != device)
+        {
+            // A model on several devices.
+            let mut rest = updates.to_vec();
+            while let Some(device) = rest.first().map(|u| u.param.device()) {
+                let (here, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|u| u.param.device() == device);
+                foreach::update(&here, grad_scale)?;
+                rest = others;
+            }
+            return Ok(());
         }
         match recorded {
             Some(recorded) => foreach::update_renewed(&updates, &places, grad_scale, found_inf, recorded),
