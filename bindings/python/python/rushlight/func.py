@@ -5,8 +5,9 @@ import functools
 import threading
 
 from . import _C
-from ._batch import Batched, Level, lift
+from ._batch import Batched, Level, levels
 from ._rearrange import rearrange
+from ._tangents import Level as Tangents, detached as _detached, leaf as _leaf, lifted
 from .autograd import grad as _grad
 
 Tensor = _C.Tensor
@@ -89,8 +90,8 @@ def _differentiated(func, argnums, has_aux, args, kwargs, derive):
         _transforms.depth -= 1
         _C._set_grad_enabled(before)
     if not outer:
-        found, value = _tree(found, lambda t: t.detach()), _tree(value, lambda t: t.detach())
-    return found, value, _tree(aux, lambda t: t if outer else t.detach())
+        found, value = _tree(found, _detached), _tree(value, _detached)
+    return found, value, aux if outer else _tree(aux, _detached)
 
 
 def grad_and_value(func, argnums=0, has_aux=False):
@@ -125,34 +126,6 @@ def grad(func, argnums=0, has_aux=False):
     return derivative
 
 
-def _jacobian(func, argnums, has_aux, inputs_outermost):
-    def derive(value, wanted, rebuild, create_graph):
-        def of(output):
-            shape, rows = tuple(output.shape), []
-            for k in range(output.numel()):
-                unit = _C._torch.zeros_like(output.detach(), memory_format=_C.contiguous_format).view(-1)
-                unit[k] = 1
-                rows.append(_gradients(output, wanted, unit.view(shape), create_graph))
-            parts = []
-            for i, leaf in enumerate(wanted):
-                whole = shape + tuple(leaf.shape)
-                part = _C._torch.stack([row[i] for row in rows]).reshape(whole) if rows else leaf.new_zeros(whole)
-                if inputs_outermost:
-                    # The memory order of a loop over tangents of the input.
-                    n, rank = len(shape), len(whole)
-                    part = part.permute(*range(n, rank), *range(n)).contiguous().permute(*range(rank - n, rank), *range(rank - n))
-                parts.append(part)
-            return rebuild(parts)
-
-        return _tree(value, of)
-
-    def derivative(*args, **kwargs):
-        found, _, aux = _differentiated(func, argnums, has_aux, args, kwargs, derive)
-        return (found, aux) if has_aux else found
-
-    return derivative
-
-
 def _check_chunks(chunk_size, call):
     if not (chunk_size is None or isinstance(chunk_size, int) and chunk_size > 0):
         raise ValueError(
@@ -160,16 +133,162 @@ def _check_chunks(chunk_size, call):
         )
 
 
-def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None):
-    """A function that gives all derivatives by its arguments. Rows are computed one by one, whatever ``chunk_size``."""
+def _units(tensors, first, count):
+    """The unit vectors from ``first`` on of all elements of some tensors in order, as a batch for each tensor."""
+    made, start = [], 0
+    for tensor in tensors:
+        flat = _C._torch.zeros(count, tensor.numel(), dtype=tensor.dtype, device=tensor.device)
+        low, high = max(first, start), min(first + count, start + tensor.numel())
+        if low < high:
+            flat.narrow(0, low - first, high - low).narrow(1, low - start, high - low).diagonal().fill_(1)
+        made.append(flat.reshape(count, *tensor.shape))
+        start += tensor.numel()
+    return made
+
+
+def _in_batches(rows, tensors, chunk_size, randomness="error"):
+    """``rows`` of each unit vector of the tensors' elements, stacked: a batch of them at once, or one by one where ``rows`` has no form for batches."""
+    total = sum(tensor.numel() for tensor in tensors)
+    size = total if chunk_size is None else min(chunk_size, total)
+    parts, batched = [], size > 1
+    for first in range(0, total, max(size, 1)):
+        units = _units(tensors, first, min(size, total - first))
+        if batched:
+            try:
+                parts.append(vmap(rows, randomness=randomness)(*units))
+                continue
+            except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:
+                if "randomness" in str(error):
+                    raise
+                batched = False
+        found = [rows(*(unit[k] for unit in units)) for k in range(len(units[0]))]
+        parts.append(tuple(_C._torch.stack([row[i] for row in found]) for i in range(len(found[0]))))
+    return [_C._torch.cat([part[i] for part in parts]) if len(parts) > 1 else parts[0][i] for i in range(len(parts[0]))] if parts else []
+
+
+def _split(rows, tensors):
+    """The rows of each tensor's elements."""
+    return rows.split([tensor.numel() for tensor in tensors])
+
+
+def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
+    """A function that gives all derivatives by its arguments: one backward pass for all elements of the result, or for ``chunk_size`` of them.
+
+    ``func`` is called for its value, and again for a batch of its arguments: the passes of one batch need a graph of a batch. It has to give the same each time;
+    random functions, numbers that are read and the like make it run once, with a pass for each element.
+    """
     _check_chunks(chunk_size, "jacrev")
-    return _jacobian(func, argnums, has_aux, False)
+
+    def derivative(*args, **kwargs):
+        def derive(value, wanted, rebuild, create_graph):
+            outputs = _leaves(value)
+            if not all(isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex()) for leaf in outputs):
+                raise RuntimeError("jacrev: Expected all outputs of the function to be floating point or complex tensors")
+
+            def one_by_one(*weights):
+                live = [(o, w) for o, w in zip(outputs, weights) if o.requires_grad]
+                if not live:
+                    return tuple(_C._torch.zeros_like(leaf) for leaf in wanted)
+                return _grad(
+                    [o for o, _ in live], wanted, [w for _, w in live], retain_graph=True, create_graph=create_graph, allow_unused=True, materialize_grads=True
+                )
+
+            def at_once(*weights):
+                leaves = [lifted(leaf) for leaf in wanted]
+                leaves = leaves if create_graph else [_leaf(leaf.detach()) for leaf in leaves]
+                parts = iter(rebuilt(leaves))
+                given = list(args)
+                for n in (argnums,) if isinstance(argnums, int) else argnums:
+                    given[n] = next(parts)
+                result = func(*given, **kwargs)
+                made = _leaves(result[0] if has_aux else result)
+                live = [(o, w) for o, w in zip(made, weights) if o.requires_grad]
+                if not live:
+                    return tuple(_C._torch.zeros_like(leaf) for leaf in leaves)
+                return _grad(
+                    [o for o, _ in live], leaves, [w for _, w in live], retain_graph=True, create_graph=create_graph, allow_unused=True, materialize_grads=True
+                )
+
+            def rebuilt(leaves):
+                made = rebuild(leaves)
+                return (made,) if isinstance(argnums, int) else made
+
+            rows = _in_batches(_either(at_once, one_by_one), outputs, chunk_size) or [leaf.new_zeros((0, *leaf.shape)) for leaf in wanted]
+            table = [_split(part, outputs) for part in rows]
+            numbers = iter(range(len(outputs)))
+
+            def of(output):
+                k = next(numbers)
+                return rebuild([column[k].reshape(*output.shape, *leaf.shape) for column, leaf in zip(table, wanted)])
+
+            return _tree(value, of)
+
+        found, _, aux = _differentiated(func, argnums, has_aux, args, kwargs, derive)
+        return (found, aux) if has_aux else found
+
+    return derivative
+
+
+def _either(at_once, one_by_one):
+    """The form for a batch where the weights are a batch's."""
+
+    def rows(*weights):
+        return (at_once if any(type(w) is Batched for w in weights) else one_by_one)(*weights)
+
+    return rows
 
 
 def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
-    """A function that gives all derivatives by its arguments, in the memory order of forward differentiation. It calls ``func`` once."""
+    """A function that gives all derivatives by its arguments: one forward pass for the value, with a tangent for each element of the arguments."""
     _check_randomness(randomness)
-    return _jacobian(func, argnums, has_aux, True)
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+
+    def derivative(*args, **kwargs):
+        args = list(args)
+        for n in numbers:
+            if not -len(args) <= n < len(args):
+                raise RuntimeError(f"Got argnum={n}, but only {len(args)} positional inputs")
+        wanted = [leaf for n in numbers for leaf in _leaves(args[n])]
+        kept = []
+
+        def rebuild(parts):
+            parts = iter(parts)
+            return tuple(_tree(args[n], lambda t: next(parts)) for n in numbers)
+
+        def changed(*leaves):
+            given = list(args)
+            for n, part in zip(numbers, rebuild(leaves)):
+                given[n] = part
+            return func(*given, **kwargs)
+
+        def rows(*tangents):
+            output, found, *aux = jvp(changed, tuple(wanted), tangents, has_aux=has_aux)
+            kept[:] = [output, *aux]
+            return tuple(_leaves(found))
+
+        columns = _in_batches(rows, wanted, None, randomness)
+        if not columns:
+            # No elements: the results' sizes are enough.
+            result = func(*args, **kwargs)
+            kept[:] = result if has_aux else [result]
+            columns = [leaf.new_zeros((0, *leaf.shape)) for leaf in _leaves(kept[0])]
+        columns = iter(columns)
+
+        def of(output):
+            parts = _split(next(columns), wanted)
+            parts = [part.movedim(0, -1).reshape(*part.shape[1:], *leaf.shape) for part, leaf in zip(parts, wanted)]
+            made = rebuild(parts)
+            return made[0] if isinstance(argnums, int) else made
+
+        found = _tree(kept[0], of)
+        return (found, _tree(kept[1], _first_of_batch)) if has_aux else found
+
+    return derivative
+
+
+def _first_of_batch(tensor):
+    """A tensor that a batch made, of its first element."""
+    return tensor._value.select(0, 0) if type(tensor) is Batched and tensor._level not in levels() else tensor
 
 
 def hessian(func, argnums=0):
@@ -178,8 +297,33 @@ def hessian(func, argnums=0):
 
 
 def linearize(func, *primals):
-    """The value at ``primals``, and a function that gives the derivative along tangents."""
-    return func(*primals), lambda *tangents: jvp(func, primals, tangents)[1]
+    """The value at ``primals``, and a function that gives the derivative along tangents. ``func`` is called once."""
+    before = _C._set_grad_enabled(True)
+    try:
+        given = _prepared(primals)
+        result = func(*given)
+        leaves, outputs = _leaves(given), _leaves(result)
+        live = [o for o in outputs if o.requires_grad]
+        weights = [_C._torch.zeros_like(o.detach()).requires_grad_() for o in live]
+        # The gradients are linear in their weights: what they do along tangents is this map turned over.
+        gradients = _grad(live, leaves, weights, retain_graph=True, create_graph=True, allow_unused=True) if live else [None] * len(leaves)
+    finally:
+        _C._set_grad_enabled(before)
+    outer = before and any(leaf.grad_fn is not None for leaf in leaves)
+
+    def along(*tangents):
+        directions = _leaves(tangents)
+        if [tuple(d.shape) for d in directions] != [tuple(leaf.shape) for leaf in leaves]:
+            raise RuntimeError(f"linearize: tangents of the primals' sizes are expected, {[tuple(t.shape) for t in leaves]}, got {[tuple(t.shape) for t in directions]}")
+        pairs = [(g, t) for g, t in zip(gradients, directions) if g is not None and g.requires_grad]
+        recorded = _C.is_grad_enabled() and (outer or any(t.requires_grad for t in directions))
+        found = [None] * len(weights)
+        if pairs:
+            found = _grad([g for g, _ in pairs], weights, [t for _, t in pairs], retain_graph=True, create_graph=recorded, allow_unused=True)
+        parts = iter(_C._torch.zeros_like(w) if f is None else f for f, w in zip(found, weights))
+        return _tree(result, lambda o: next(parts) if o.requires_grad else _C._torch.zeros_like(o))
+
+    return result if outer else _tree(result, _detached), along
 
 
 def _check_randomness(randomness):
@@ -324,12 +468,7 @@ def _at_once(func, name, pairs, args, kwargs, size, out_dims, randomness):
 
 def _prepared(value):
     """The tensors of an argument as ones that derivatives are taken by; the graph of an outer call stays."""
-
-    def leaf(tensor):
-        tensor = lift(tensor)
-        return tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
-
-    return _tree(value, leaf)
+    return _tree(value, _leaf)
 
 
 def vjp(func, *primals, has_aux=False):
@@ -366,28 +505,8 @@ def vjp(func, *primals, has_aux=False):
         parts = iter(found)
         return _tree(given, lambda leaf: next(parts))
 
-    value = output if outer else _tree(output, lambda t: t.detach())
-    return (value, back, aux if outer else _tree(aux, lambda t: t.detach())) if has_aux else (value, back)
-
-
-def _along(outputs, leaves, tangents, recorded):
-    """The derivatives of outputs along tangents of the leaves: the gradient is linear in its weight; its derivative by the weight is the result.
-
-    None for outputs that no leaf has a part in."""
-    live = [o for o in outputs if o.requires_grad]
-    if not live:
-        return [None] * len(outputs)
-    weights = [_C._torch.zeros_like(o.detach()).requires_grad_() for o in live]
-    gradients = _grad(live, leaves, weights, retain_graph=True, create_graph=True, allow_unused=True)
-    terms = [((g.conj() * t).real if g.is_complex() else g * t).sum() for g, t in zip(gradients, tangents) if g is not None]
-    if not terms:
-        return [None] * len(outputs)
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    found = _grad(total, weights, retain_graph=True, create_graph=recorded, allow_unused=True) if total.requires_grad else [None] * len(weights)
-    parts = iter(_C._torch.zeros_like(w) if f is None else f for f, w in zip(found, weights))
-    return [next(parts) if o.requires_grad else None for o in outputs]
+    value = output if outer else _tree(output, _detached)
+    return (value, back, aux if outer else _tree(aux, _detached)) if has_aux else (value, back)
 
 
 def jvp(func, primals, tangents, *, strict=False, has_aux=False):
@@ -401,30 +520,21 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
             "jvp(f, primals, tangents): Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 tensors, "
             "tangents also must be."
         )
-    before = _C._set_grad_enabled(True)
-    _transforms.depth += 1
-    try:
-        given = _prepared(primals)
-        leaves = _leaves(given)
-        for leaf, direction in zip(leaves, directions):
-            if leaf.shape != direction.shape:
-                raise RuntimeError(f"jvp(f, primals, tangents): tangent of shape {tuple(direction.shape)} for a primal of shape {tuple(leaf.shape)}")
-        result = func(*given)
-        output, aux = result if has_aux else (result, None)
-        outputs = _leaves(output)
-        if not outputs:
-            raise RuntimeError(f"jvp(f, primals, tangents): Expected f to be a function that has non-empty output (got output = {output})")
-        outer = before and (_transforms.depth > 1 or any(t.grad_fn is not None for t in leaves) or any(t.requires_grad for t in directions))
-        found = _along(outputs, leaves, directions, outer)
-        if strict and any(f is None for f in found):
-            raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed with strict=True.")
-        parts = iter(_C._torch.zeros_like(o) if f is None else f for o, f in zip(outputs, found))
-        found = _tree(output, lambda t: next(parts))
-    finally:
-        _transforms.depth -= 1
-        _C._set_grad_enabled(before)
-    if not outer:
-        output, found, aux = (_tree(value, lambda t: t.detach()) for value in (output, found, aux))
+    for leaf, direction in zip(_leaves(primals), directions):
+        if leaf.shape != direction.shape:
+            raise RuntimeError(f"jvp(f, primals, tangents): tangent of shape {tuple(direction.shape)} for a primal of shape {tuple(leaf.shape)}")
+    level, parts = Tangents(), iter(directions)
+    with level:
+        result = func(*_tree(primals, lambda primal: level.dual(primal, next(parts))))
+    output, aux = result if has_aux else (result, None)
+    outputs = _leaves(output)
+    if not outputs:
+        raise RuntimeError(f"jvp(f, primals, tangents): Expected f to be a function that has non-empty output (got output = {output})")
+    found = [level.unpack(o) for o in outputs]
+    if strict and any(f is None for f in found):
+        raise RuntimeError("jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed with strict=True.")
+    parts = iter(_C._torch.zeros_like(o) if f is None else f for o, f in zip(outputs, found))
+    found = _tree(output, lambda t: next(parts))
     return (output, found, aux) if has_aux else (output, found)
 
 

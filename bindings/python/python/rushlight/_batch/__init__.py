@@ -350,14 +350,8 @@ class Level(TorchFunctionMode):
         return first
 
 
-def grad(outputs, inputs, gradients, function):
-    """``function(outputs, inputs, gradients)``, which differentiates and with ``again=True`` keeps the graph, for tensors of the innermost level that one of them
-    has; None if none of them has any."""
-    level = level_of((outputs, inputs, gradients))
-    return None if level is None else _grad_of(level, outputs, inputs, gradients, function)
-
-
 def _grad_of(level, outputs, inputs, gradients, function):
+    """``function(outputs, inputs, gradients)``, which differentiates and with ``again=True`` keeps the graph, for tensors of a level."""
     if not level.mentions(outputs) and not level.mentions(inputs):
         # The graph is outside of this vmap, only its gradients are batched.
         rows = []
@@ -386,12 +380,6 @@ def _grad_of(level, outputs, inputs, gradients, function):
     return tuple(None if g is None else Batched(g, level) for g in found)
 
 
-def apply(function, args, kwargs):
-    """``autograd.Function.apply`` of batched arguments: the class's own ``vmap``, or one call for each element. None if no argument is batched."""
-    level = level_of((args, kwargs))
-    return None if level is None else _apply(level, function, args, kwargs)
-
-
 class _Info:
     """What a custom ``vmap`` is told."""
 
@@ -400,6 +388,7 @@ class _Info:
 
 
 def _apply(level, function, args, kwargs):
+    """``autograd.Function.apply`` of batched arguments: the class's own ``vmap``, or one call for each element."""
     rule = getattr(function, "vmap", None)
     if rule is None:
         if getattr(function, "generate_vmap_rule", False):

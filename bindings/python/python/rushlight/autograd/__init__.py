@@ -18,8 +18,8 @@ __all__ = [
 Tensor = _C.Tensor
 
 
-def _batch_grad(*args):
-    from .._batch import grad
+def _grad_by_modes(*args):
+    from .._tangents import grad
 
     return grad(*args)
 
@@ -114,16 +114,18 @@ def grad(
         )
         return found if names is None else dict(zip(names, found))
 
-    def differentiate(outputs, wanted, gradients, again=False):
-        found = _batch_grad(outputs, wanted, gradients, functools.partial(differentiate, again=again)) if _modes.stack else None
-        if found is not None:
-            return found
+    def differentiate(outputs, wanted, gradients, again=False, create=create_graph, limit=None):
+        if _modes.stack:
+            further = functools.partial(differentiate, again=again, create=create)
+            found = _grad_by_modes(outputs, wanted, gradients, further, create, len(_modes.stack) if limit is None else limit)
+            if found is not None:
+                return found
         keep = True if again else retain_graph
         if _is_dispatched():
             gradients = [_ones_like(t) if g is None and isinstance(t, Tensor) else g for t, g in zip(outputs, gradients)]
-            with _observed(outputs, create_graph, False):
-                return _C._grad(outputs, wanted, gradients, keep, create_graph, allow_unused)
-        return _C._grad(outputs, wanted, gradients, keep, create_graph, allow_unused)
+            with _observed(outputs, create, False):
+                return _C._grad(outputs, wanted, gradients, keep, create, allow_unused)
+        return _C._grad(outputs, wanted, gradients, keep, create, allow_unused)
 
     found = differentiate(outputs, wanted, gradients)
     if materialize_grads:

@@ -1,20 +1,20 @@
-"""Forward mode: ``torch.autograd.forward_ad``, over the tape.
+"""Forward mode: ``torch.autograd.forward_ad``.
 
-A dual tensor is recorded like any other. ``unpack_dual`` gives the tangent of a result: the gradient by the duals is linear in its weight, and the derivative
-of its product with the tangents by that weight is the tangent, exactly. It costs two backward passes; ops under ``no_grad`` have no tangents.
+A dual tensor has a tangent, and so has the result of every function of duals, with or without a tape (``rushlight._tangents``).
 """
 
 from typing import NamedTuple, Optional
 
 from .. import _C
+from .._tangents import Level, switch
+from ..overrides import _modes
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
 Tensor = _C.Tensor
 
-#: The duals and tangents of each level that was entered.
+#: The levels that were entered.
 _levels = []
-_enabled = True
 
 
 class UnpackedDualTensor(NamedTuple):
@@ -28,7 +28,8 @@ def enter_dual_level():
     """Enters a level and returns its number."""
     if _levels:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    _levels.append([])
+    _levels.append(Level())
+    _levels[-1].__enter__()
     return len(_levels) - 1
 
 
@@ -37,34 +38,32 @@ def exit_dual_level(*, level=None):
     level = len(_levels) - 1 if level is None else level
     if not _levels or level != len(_levels) - 1:
         raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is not supported.")
-    _levels.pop()
+    last = _levels.pop()
+    _modes.stack = [mode for mode in _modes.stack if mode is not last]
+    _C._set_function_modes(len(_modes.stack))
 
 
 class dual_level:
-    """A level as a context. The ops inside are recorded."""
+    """A level as a context."""
 
     def __enter__(self):
-        self._before = _C._set_grad_enabled(True)
         return enter_dual_level()
 
     def __exit__(self, *exception):
         exit_dual_level()
-        _C._set_grad_enabled(self._before)
 
 
 class _set_fwd_grad_enabled:
     """Switches forward mode, at once and as a context."""
 
     def __init__(self, mode):
-        global _enabled
-        self._before, _enabled = _enabled, mode
+        self._before, switch.enabled = switch.enabled, mode
 
     def __enter__(self):
         return self
 
     def __exit__(self, *exception):
-        global _enabled
-        _enabled = self._before
+        switch.enabled = self._before
 
 
 def _current(level, call):
@@ -75,7 +74,7 @@ def _current(level, call):
 
 
 def make_dual(tensor, tangent, *, level=None):
-    """A view of a tensor with a tangent, whose ops are recorded."""
+    """A view of a tensor with a tangent."""
     found = _current(level, "create a dual Tensor")
     for what, value in (("tensor", tensor), ("tangent", tangent)):
         if not (value.is_floating_point() or value.is_complex()):
@@ -85,33 +84,17 @@ def make_dual(tensor, tangent, *, level=None):
                            f"{list(tensor.shape)} while the given forward gradient is of size {list(tangent.shape)}.")
     if tensor.dtype != tangent.dtype:
         raise RuntimeError(f"Expected tangent to have the dtype of the tensor, {tensor.dtype}, but got {tangent.dtype}")
-    if not _enabled:
+    if not switch.enabled:
         return tensor
-    before = _C._set_grad_enabled(True)
-    try:
-        dual = tensor.view_as(tensor) if tensor.requires_grad else tensor.detach().requires_grad_()
-    finally:
-        _C._set_grad_enabled(before)
-    found.append((dual, tangent))
-    return dual
+    return found.dual(tensor, tangent)
 
 
 def unpack_dual(tensor, *, level=None):
     """The value of a tensor, and its tangent."""
     if not _levels:
         return UnpackedDualTensor(tensor, None)
-    duals = _current(level, "unpack a dual Tensor")
-    if not duals or not tensor.requires_grad:
+    found = _current(level, "unpack a dual Tensor")
+    tangent = found.unpack(tensor)
+    if tangent is None:
         return UnpackedDualTensor(tensor, None)
-    from ..func import _along
-
-    before = _C._set_grad_enabled(True)
-    try:
-        # Tangents and outer tensors may be recorded for a gradient of this derivative.
-        outer = any(t.requires_grad for _, t in duals) or any(d.grad_fn is not None for d, _ in duals)
-        (tangent,) = _along([tensor], [d for d, _ in duals], [t for _, t in duals], outer)
-    finally:
-        _C._set_grad_enabled(before)
-    if outer:
-        return UnpackedDualTensor(tensor, tangent)
-    return UnpackedDualTensor(tensor.detach(), None if tangent is None else tangent.detach())
+    return UnpackedDualTensor(found.primal(tensor), tangent)

@@ -129,18 +129,34 @@ class Function(metaclass=_Meta):
     def backward(ctx, *grad_outputs):
         raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD.")
 
+    @staticmethod
+    def jvp(ctx, *grad_inputs):
+        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+
     @classmethod
     def apply(cls, *args, **kwargs):
         """Runs ``forward`` and records it."""
-        separate = cls.setup_context is not Function.setup_context
-        if kwargs or separate and getattr(cls.forward, "__defaults__", None):
-            args, kwargs = _positional(cls.forward, args, kwargs, separate)
         if _modes.stack:
-            from .._batch import apply
+            from .._tangents import apply
 
-            found = apply(cls, args, kwargs)
+            found = apply(cls, *cls._by_position(args, kwargs))
             if found is not None:
                 return found
+        _, _, single, outputs = cls._run(args, kwargs)
+        return outputs[0] if single else tuple(outputs)
+
+    @classmethod
+    def _by_position(cls, args, kwargs):
+        separate = cls.setup_context is not Function.setup_context
+        if kwargs or separate and getattr(cls.forward, "__defaults__", None):
+            return _positional(cls.forward, args, kwargs, separate)
+        return args, kwargs
+
+    @classmethod
+    def _run(cls, args, kwargs):
+        """Runs ``forward`` and records it. Returns its arguments by position, its context, whether it has one output, and the outputs."""
+        args, kwargs = cls._by_position(args, kwargs)
+        separate = cls.setup_context is not Function.setup_context
         recording = _C.is_grad_enabled()
         needs = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         ctx = FunctionCtx(needs if recording else (False,) * len(args))
@@ -172,7 +188,7 @@ class Function(metaclass=_Meta):
             outputs = [_handed_through(r, args, ctx) for r in results]
         else:
             outputs = _record(cls, ctx, args, inputs, results)
-        return outputs[0] if single else tuple(outputs)
+        return args, ctx, single, outputs
 
 
 def _positional(forward, args, kwargs, separate):
