@@ -166,6 +166,15 @@ def _in_batches(rows, tensors, chunk_size, randomness="error"):
     return [_C._torch.cat([part[i] for part in parts]) if len(parts) > 1 else parts[0][i] for i in range(len(parts[0]))] if parts else []
 
 
+def _must_be_real(tensors, what, call):
+    for at, tensor in enumerate(tensors):
+        if tensor.is_complex():
+            raise RuntimeError(f"{call}: Expected all {what}s to be real but received complex tensor at flattened {what} idx: {at}")
+        if not tensor.is_floating_point():
+            error = ValueError if call == "jacfwd" and what == "input" else RuntimeError
+            raise error(f"{call}: Expected all {what}s to be floating point, got {tensor.dtype} at flattened {what} idx: {at}")
+
+
 def _split(rows, tensors):
     """The rows of each tensor's elements."""
     return rows.split([tensor.numel() for tensor in tensors])
@@ -182,8 +191,8 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
     def derivative(*args, **kwargs):
         def derive(value, wanted, rebuild, create_graph):
             outputs = _leaves(value)
-            if not all(isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex()) for leaf in outputs):
-                raise RuntimeError("jacrev: Expected all outputs of the function to be floating point or complex tensors")
+            _must_be_real(wanted, "input", "jacrev")
+            _must_be_real(outputs, "output", "jacrev")
 
             def one_by_one(*weights):
                 live = [(o, w) for o, w in zip(outputs, weights) if o.requires_grad]
@@ -249,6 +258,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
             if not -len(args) <= n < len(args):
                 raise RuntimeError(f"Got argnum={n}, but only {len(args)} positional inputs")
         wanted = [leaf for n in numbers for leaf in _leaves(args[n])]
+        _must_be_real(wanted, "input", "jacfwd")
         kept = []
 
         def rebuild(parts):
@@ -272,6 +282,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
             result = func(*args, **kwargs)
             kept[:] = result if has_aux else [result]
             columns = [leaf.new_zeros((0, *leaf.shape)) for leaf in _leaves(kept[0])]
+        _must_be_real(_leaves(kept[0]), "output", "jacfwd")
         columns = iter(columns)
 
         def of(output):
@@ -304,7 +315,7 @@ def linearize(func, *primals):
         result = func(*given)
         leaves, outputs = _leaves(given), _leaves(result)
         live = [o for o in outputs if o.requires_grad]
-        weights = [_C._torch.zeros_like(o.detach()).requires_grad_() for o in live]
+        weights = [_C._torch.ones_like(o.detach()).requires_grad_() for o in live]
         # The gradients are linear in their weights: what they do along tangents is this map turned over.
         gradients = _grad(live, leaves, weights, retain_graph=True, create_graph=True, allow_unused=True) if live else [None] * len(leaves)
     finally:

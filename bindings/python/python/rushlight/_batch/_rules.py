@@ -555,7 +555,7 @@ def _rules():
         dstack=_joined(2, 3), column_stack=_joined(1, "columns"), matmul=_matmul, mm=_exactly(2, 2), mv=_exactly(2, 1), dot=_exactly(1, 1), bmm=_exactly(3, 3),
         linear=_linear, outer=_outer, einsum=_einsum, inner=_inner, dist=_dist, roll=_roll, flip=_flip, norm=_norm, clone=_clone, contiguous=_clone, detach=_clone,
         to=_clone, data=_clone, new_zeros=_new, new_ones=_new, new_empty=_new, new_full=_new, copy_=_copy, cross=_pair_along(None), cosine_similarity=_pair_along(1),
-        fill=_fill, fill_=_fill, fftshift=_shift, ifftshift=_shift, detach_=_clone,
+        fill=_fill, fill_=_fill, masked_fill=_masked_fill, masked_fill_=_masked_fill, fftshift=_shift, ifftshift=_shift, detach_=_clone,
     )
     for name in ("transpose", "squeeze", "unsqueeze", "t"):
         rules[name + "_"] = _reshaping(rules[name])
@@ -602,6 +602,19 @@ def _fill(level, func, x, value):
         return level.wrap(filled.clone())
     x._value.copy_(filled)
     return x
+
+
+def _masked_fill(level, func, x, mask, value):
+    """``masked_fill`` with a number of each element of the batch."""
+    if not level.has(value):
+        return pointwise(level, func, x, mask, value)
+    if rank(value):
+        raise RuntimeError(f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {rank(value)} dimension(s).")
+    if is_in_place(func) and not level.has(x):
+        raise RuntimeError(INPLACE.format(func.__name__))
+    with level:
+        made = _torch.where(mask, value.to(x.dtype), x)
+        return x.copy_(made) if is_in_place(func) else made
 
 
 def _quantile(level, func, x, q, dim=None, keepdim=False, **kwargs):

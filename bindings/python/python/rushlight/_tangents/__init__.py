@@ -154,7 +154,8 @@ def along(outputs, leaves, tangents, recorded):
     live = [o for o in outputs if o.requires_grad]
     if not live or not leaves:
         return [None] * len(outputs)
-    weights = [_torch.zeros_like(o.detach()).requires_grad_() for o in live]
+    # Not zeros: formulas with logarithms of a weight have no derivative there.
+    weights = [_torch.ones_like(o.detach()).requires_grad_() for o in live]
     gradients = grad(live, leaves, weights, retain_graph=True, create_graph=True, allow_unused=True)
     pairs = [(g, t) for g, t in zip(gradients, tangents) if g is not None and g.requires_grad]
     if not pairs:
@@ -178,7 +179,9 @@ class Level(TorchFunctionMode):
     # Tangents of objects.
 
     def attach(self, tensor, tangent):
-        """Gives a tensor its tangent, in the tensor's dtype and size."""
+        """Gives a tensor its tangent, in the tensor's dtype and size. Integers have none."""
+        if not is_number(tensor):
+            return
         if tangent.dtype != tensor.dtype:
             tangent = tangent.to(tensor.dtype)
         if tuple(tangent.shape) != tuple(tensor.shape):

@@ -208,6 +208,15 @@ def linear(level, func, args, kwargs):
     return _attach_all(level, result, func(tangent, *args[1:], **kwargs))
 
 
+def _converted(level, func, args, kwargs):
+    """Another dtype, device or memory format, of which the tangent needs only the first two."""
+    result = func(*args, **kwargs)
+    args, kwargs = _first(args, kwargs)
+    rest = [a for a in args[1:] if not isinstance(a, _C.memory_format)]
+    level.attach(result, func(level.tangent(args[0]), *rest, **{k: v for k, v in kwargs.items() if k != "memory_format"}))
+    return result
+
+
 def _view(level, func, args, kwargs):
     """Other sizes: the tangent may lie otherwise in memory."""
     args, kwargs = _first(args, kwargs)
@@ -247,6 +256,36 @@ def jointly(level, func, args, kwargs):
         return _torch.zeros_like(tensor) if tangent is None else tangent
 
     return _attach_all(level, result, func(*mapped(one, args), **mapped(one, kwargs)))
+
+
+def _masked_select(level, func, args, kwargs):
+    options = {**dict(zip(("input", "mask"), args)), **kwargs}
+    result, x, mask = func(*args, **kwargs), options["input"], options["mask"]
+    tangent, sizes = level.tangent(x), _torch.where(mask, x, x).shape
+    level.attach(result, tangent.expand(sizes)[mask.expand(sizes)])
+    return result
+
+
+def _logcumsumexp(level, func, args, kwargs):
+    result = func(*args, **kwargs)
+    (x, *rest), kwargs = _first(args, kwargs)
+    dim = rest[0] if rest else kwargs["dim"]
+    weights = (x - (x.real if x.is_complex() else x).amax(dim, True)).exp()
+    level.attach(result, (weights * level.tangent(x)).cumsum(dim) / weights.cumsum(dim))
+    return result
+
+
+def _scatter(level, func, args, kwargs):
+    """``scatter`` of a tensor; of a number, its places become constant."""
+    if kwargs.get("reduce") is not None:
+        return general(level, func, args, kwargs)
+    values = {**dict(zip(("input", "dim", "index", "src"), args)), **kwargs}
+    if isinstance(values.get("src"), Tensor):
+        return jointly(level, func, args, kwargs)
+    result = func(*args, **kwargs)
+    if level.tangent(values["input"]) is not None:
+        level.attach(result, _torch.scatter(level.tangent(values["input"]), values["dim"], values["index"], 0.0))
+    return result
 
 
 def multilinear(level, func, args, kwargs):
@@ -441,12 +480,12 @@ def _set_item(level, func, target, index, source):
 _LINEAR = (
     "expand expand_as broadcast_to repeat tile permute transpose movedim squeeze unsqueeze t T mT H mH adjoint diagonal diag diag_embed diagflat trace select narrow "
     "narrow_copy chunk split tensor_split unsafe_chunk unsafe_split split_with_sizes unbind hsplit vsplit dsplit rot90 flip fliplr flipud roll tril triu unfold __getitem__ "
-    "index_select gather take take_along_dim masked_select to double float half bfloat16 type type_as cfloat cdouble clone contiguous real imag conj conj_physical resolve_conj "
+    "index_select gather take take_along_dim masked_select type type_as clone contiguous real imag conj conj_physical resolve_conj "
     "resolve_neg view_as_real view_as_complex sum mean cumsum neg positive pos fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 hfft2 ihfft2 fftn ifftn rfftn irfftn hfftn "
     "ihfftn fftshift ifftshift sum_to_size pixel_shuffle pixel_unshuffle channel_shuffle repeat_interleave F.unfold F.fold avg_pool1d avg_pool2d avg_pool3d "
-    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d deg2rad rad2deg linalg.diagonal linalg.matrix_transpose cpu cuda"
+    "adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d deg2rad rad2deg max_unpool1d max_unpool2d max_unpool3d linalg.diagonal linalg.matrix_transpose cpu cuda"
 ).split()
-_ALL = "cat stack hstack vstack dstack column_stack block_diag broadcast_tensors meshgrid complex atleast_1d atleast_2d atleast_3d".split()
+_ALL = "cat stack hstack vstack dstack column_stack block_diag broadcast_tensors meshgrid complex atleast_1d atleast_2d atleast_3d index_put index_add index_copy scatter_add masked_scatter select_scatter slice_scatter diagonal_scatter".split()
 _EACH = "mul matmul mm bmm mv dot vdot inner outer tensordot einsum kron linalg.multi_dot chain_matmul cross linalg.cross linalg.vecdot linalg.matmul rmatmul rmul".split()
 _ELEMENTS = (
     "abs acos acosh arccos arccosh arcsin arcsinh arctan arctanh asin asinh atan atan2 atanh ceil clamp clamp_max clamp_min copysign cos cosh digamma erf erfc "
@@ -463,7 +502,7 @@ _HOLOMORPHIC = frozenset(
 RULES = {
     **dict.fromkeys(_LINEAR, linear), **dict.fromkeys(_ALL, jointly), **dict.fromkeys(_EACH, multilinear), **dict.fromkeys(_ELEMENTS, pointwise),
     **dict.fromkeys("view reshape flatten ravel unflatten view_as reshape_as".split(), _view),
-    "as_strided": _as_strided, "add": _addition(1, 1), "sub": _addition(1, -1), "rsub": _addition(-1, 1, 0), "radd": _addition(1, 1), "div": _div, "where": _where,
+    "as_strided": _as_strided, "add": _addition(1, 1), "sub": _addition(1, -1), "rsub": _addition(-1, 1, 0), "radd": _addition(1, 1), "div": _div, "where": _where, **dict.fromkeys("to double float half bfloat16 cfloat cdouble chalf".split(), _converted), "masked_select": _masked_select, "logcumsumexp": _logcumsumexp, "scatter": _scatter,
     "masked_fill": _masked_fill, "pad": _pad, "linear": _affine(("input", "weight", "bias"), None),
     **{f"conv{n}d": _affine(("input", "weight", "bias"), lambda made, n=n: (-1, *[1] * n)) for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": _affine(("input", "weight", "bias"), lambda made, n=n: (-1, *[1] * n)) for n in (1, 2, 3)},

@@ -119,7 +119,7 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):
-    """All derivatives of outputs by inputs. ``vectorize`` makes no difference: rows are computed one by one."""
+    """All derivatives of outputs by inputs: one pass for each element of the outputs, with ``vectorize`` one for all of them, in forward mode of the inputs."""
     return _jacobian(func, inputs, create_graph, strict, vectorize, strategy, "jacobian")
 
 
@@ -139,6 +139,8 @@ def _jacobian(func, inputs, create_graph, strict, vectorize, strategy, call):
             "`vectorize=False`."
         )
     inputs, single = _tuple(inputs, "inputs", call)
+    if vectorize:
+        return _vectorized(func, inputs, single, create_graph, strategy, call)
     with _enabled():
         leaves = _leaves(inputs, create_graph)
         outputs, one = _tuple(func(*leaves), "outputs of the user-provided function", call)
@@ -164,6 +166,26 @@ def _jacobian(func, inputs, create_graph, strict, vectorize, strategy, call):
     return tuple(row[0] if single else row for row in table)
 
 
+def _vectorized(func, inputs, single, create_graph, strategy, call):
+    """The Jacobian by a batch of passes."""
+    from ..func import jacfwd, jacrev
+
+    alone = []
+
+    def tupled(*args):
+        outputs, one = _tuple(func(*args), "outputs of the user-provided function", call)
+        alone[:] = [one]
+        return outputs
+
+    with _enabled():
+        leaves = _leaves(inputs, create_graph) if create_graph or call == "hessian" else tuple(i.detach() for i in inputs)
+        table = (jacrev if strategy == "reverse-mode" else jacfwd)(tupled, tuple(range(len(leaves))))(*leaves)
+    table = [_finished(row, create_graph) for row in table]
+    if alone[0]:
+        return table[0][0] if single else table[0]
+    return tuple(row[0] if single else row for row in table)
+
+
 def _row(output, leaves, unit, create_graph, strict, number):
     """Gradients of one element of an output."""
     try:
@@ -185,7 +207,7 @@ def _scalar(output, call):
 
 
 def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, outer_jacobian_strategy="reverse-mode"):
-    """All second derivatives of a scalar function. ``vectorize`` makes no difference: rows are computed one by one."""
+    """All second derivatives of a scalar function: one pass for each element of the inputs, with ``vectorize`` one for all of them."""
     values, single = _tuple(inputs, "inputs", "hessian")
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')

@@ -95,8 +95,9 @@ def _close(a, n, atol, rtol):
     return abs(a - n) <= atol + rtol * abs(n)
 
 
-def _mismatch(output, number, part, numerical, analytical):
-    text = f"Jacobian mismatch for output {output} with respect to input {number},\nnumerical:{numerical}\nanalytical:{analytical}\n"
+def _mismatch(output, number, part, numerical, analytical, mode=None):
+    computed = f"Jacobian computed with {mode}" if mode else "Jacobian"
+    text = f"{computed} mismatch for output {output} with respect to input {number},\nnumerical:{numerical}\nanalytical:{analytical}\n"
     if part is not None:
         text = f"While considering the {'imaginary' if part == 1j else 'real'} part of complex outputs only, {text}"
     return GradcheckError(text)
@@ -226,6 +227,70 @@ def _batched(outputs, leaves):
                     raise GradcheckError(f"gradcheck or gradgradcheck failed while testing batched gradient computation: input {slot}")
 
 
+def _by_tangents(function, inputs, at, tangent):
+    """The tangents of all outputs along one of an input; None for outputs without."""
+    from .._tangents import Level
+
+    level = Level()
+    with level:
+        given = list(inputs)
+        given[at] = level.dual(inputs[at], tangent)
+        return [level.unpack(o) for o in _outputs(function(*given))]
+
+
+def _forward(function, inputs, wanted, outputs, fast, options):
+    """Tangents of the outputs against finite differences."""
+
+    def compare(number, at, part, difference, found):
+        numbers = difference.reshape(-1).tolist()
+        tangents = [0.0] * len(numbers) if found is None else found.reshape(-1).tolist()
+        for n, a in zip(numbers, tangents):
+            if not (_close(n.real, a.real, **tolerances) and _close(n.imag, a.imag, **tolerances)):
+                raise _mismatch(number, at, part, n, a, "forward mode")
+
+    tolerances = {"atol": options["atol"], "rtol": options["rtol"]}
+    for at in wanted:
+        values = inputs[at].detach()
+        if fast:
+            direction, before = _direction(values), inputs[at].data.clone()
+            eps = options["eps"] * max(1, values.numel())
+
+            def change(sign, at=at, before=before, direction=direction, eps=eps):
+                inputs[at].data.copy_(before + sign * eps * direction if sign else before)
+
+            rows = [(direction, _difference(function, inputs, change, eps, outputs), None)]
+        else:
+
+            def units(at=at, values=values):
+                for place, part, differences in _by_element(function, inputs, at, options["eps"], outputs):
+                    unit = _C._torch.zeros_like(values).contiguous()
+                    unit.view(-1)[place] = part
+                    yield unit, differences, part
+
+            rows = units()
+        for tangent, differences, part in rows:
+            found = _by_tangents(function, inputs, at, tangent)
+            for number, difference in enumerate(differences):
+                compare(number, at, part if inputs[at].is_complex() else None, difference, found[number])
+
+
+def _batched_forward(function, inputs, wanted):
+    """Tangents of a batch, against those of each."""
+    from ..func import vmap
+
+    for at in wanted:
+        vectors = _C._torch.stack([_C._torch.randn_like(inputs[at]).detach() for _ in range(2)])
+        places = [k for k, t in enumerate(_by_tangents(function, inputs, at, vectors[0])) if t is not None]
+        if not places:
+            continue
+        together = vmap(lambda v, at=at: tuple(_by_tangents(function, inputs, at, v)[k] for k in places), randomness="same")(vectors)
+        for row in range(2):
+            single = _by_tangents(function, inputs, at, vectors[row])
+            for made, k in zip(together, places):
+                if not _C._torch.allclose(made[row], single[k], 1e-5, 1e-5, equal_nan=True):
+                    raise GradcheckError(f"gradcheck or gradgradcheck failed while testing batched forward gradient computation: input {at}, output {k}")
+
+
 def _without_sparse(func, inputs):
     """Functions of sparse tensors are differentiated by their values, with ``masked`` or without."""
     if not _any_sparse(inputs):
@@ -265,10 +330,16 @@ def _without_derivatives(function, inputs, wanted, outputs, options):
                 raise GradcheckError("Numerical gradient for function expected to be zero")
 
 
-def _check(function, inputs, fast, options, undefined, batched):
+def _check(function, inputs, fast, options, undefined, batched, backward=True, forward=False, batched_forward=False):
     wanted = _check_inputs(inputs)
     outputs = _outputs(function(*inputs))
     recorded = [o for o in outputs if o.requires_grad]
+    if recorded and forward:
+        _forward(function, inputs, wanted, outputs, fast, options)
+    if recorded and batched_forward:
+        _batched_forward(function, inputs, wanted)
+    if recorded and not backward:
+        return
     if not recorded:
         _without_derivatives(function, inputs, wanted, outputs, options)
         return
@@ -289,12 +360,14 @@ def gradcheck(
     """Whether the derivatives of ``func`` at ``inputs`` (of dtype float64) agree with finite differences."""
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
-    if check_forward_ad or check_batched_forward_grad:
-        raise NotImplementedError("gradcheck: forward-mode gradients are not supported")
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     func, inputs = _without_sparse(func, _as_tuple(inputs))
     options = dict(eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, check_grad_dtypes=check_grad_dtypes)
     try:
-        _check(func, inputs, fast_mode, options, check_undefined_grad, check_batched_grad)
+        _check(func, inputs, fast_mode, options, check_undefined_grad, check_batched_grad, check_backward_ad, check_forward_ad, check_batched_forward_grad)
     except GradcheckError:
         if raise_exception:
             raise
@@ -310,8 +383,10 @@ def gradgradcheck(
     """``gradcheck`` of the derivative."""
     if not (check_fwd_over_rev or check_rev_over_rev):
         raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
-    if check_fwd_over_rev:
-        raise NotImplementedError("gradgradcheck: forward-mode gradients are not supported")
+    if check_undefined_grad and not check_rev_over_rev:
+        raise AssertionError("Setting check_undefined_grad=True requires check_rev_over_rev to be True")
+    if check_batched_grad and not check_rev_over_rev:
+        raise AssertionError("Setting check_batched_grad=True requires check_rev_over_rev to be True")
     inputs = _as_tuple(inputs)
     outputs = [o for o in _outputs(func(*inputs)) if o.requires_grad]
     if grad_outputs is None:
@@ -336,8 +411,8 @@ def gradgradcheck(
 
     return gradcheck(
         derivative, inputs + tuple(grad_outputs), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
-        check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad, fast_mode=fast_mode,
-        masked=masked,
+        check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad, check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev, fast_mode=fast_mode, masked=masked,
     )
 
 
