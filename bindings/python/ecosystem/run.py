@@ -18,7 +18,7 @@ warnings.filterwarnings("ignore")
 import torch  # noqa: E402
 from common import JOBS  # noqa: E402
 
-for _file in ("models", "architectures", "others", "blocks", "mathematics", "tools", "further", "systems"):
+for _file in ("models", "architectures", "others", "blocks", "mathematics", "tools", "further", "systems", "arrays"):
     if (pathlib.Path(__file__).parent / f"{_file}.py").exists():
         importlib.import_module(_file)
 

@@ -21,7 +21,7 @@ TOLERANCE = 2e-4
 DISTRIBUTIONS = {
     "ignite": "pytorch-ignite", "sentence_transformers": "sentence-transformers", "pyro": "pyro-ppl", "laplace": "laplace-torch", "neuralop": "neuraloperator",
     "architectures": "transformers", "avalanche": "avalanche-lib", "open_clip": "open-clip-torch", "pytorch_grad_cam": "grad-cam",
-    "ot": "POT", "torchcrf": "pytorch-crf", "optimum": "optimum-quanto", "whisper": "openai-whisper", "kan": "pykan", "backpack": "backpack-for-pytorch", "curvlinops": "curvlinops-for-pytorch",
+    "ot": "POT", "torchcrf": "pytorch-crf", "optimum": "optimum-quanto", "whisper": "openai-whisper", "kan": "pykan", "sklearn": "scikit-learn", "backpack": "backpack-for-pytorch", "curvlinops": "curvlinops-for-pytorch",
 }
 
 

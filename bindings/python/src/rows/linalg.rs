@@ -356,10 +356,7 @@ rows! { ROWS:
     /// Least squares.
     lstsq [Linalg] "lstsq(Tensor A, Tensor B, float? rcond=None, *, str? driver=None)" |a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: Option<&str>| {
         one_of("torch.linalg.lstsq", "driver", driver, &["gels", "gelsy", "gelsd", "gelss"])?;
-        if rcond.is_some() {
-            return Err(Error::unsupported("linalg.lstsq: rcond is not supported; use pinv(A, rtol=rcond) @ B for rank-deficient matrices"));
-        }
-        lstsq(a, b, driver.unwrap_or("gelsy"))
+        lstsq(a, b, rcond, driver.unwrap_or("gelsy"))
     };
     /// Rank.
     matrix_rank [Linalg]
@@ -479,13 +476,26 @@ fn one_of(call: &str, name: &str, given: Option<&str>, known: &[&str]) -> Result
     }
 }
 
-/// The results besides the solution depend on LAPACK's driver, which the caller may choose.
-fn lstsq(a: &Tensor, b: &Tensor, driver: &str) -> Result<Out> {
-    let solution = a.lstsq(b)?;
+fn precision(dtype: DType) -> f64 {
+    if dtype == DType::F64 { f64::EPSILON } else { f32::EPSILON.into() }
+}
+
+/// The results besides the solution depend on LAPACK's driver, which the caller may choose. Singular values up to
+/// `rcond` of the largest count as zero; a negative number is the dtype's precision. "gels" takes full ranks for granted.
+fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: &str) -> Result<Out> {
+    let rcond = rcond.filter(|_| driver != "gels").map(|r| if r < 0.0 { precision(a.dtype()) } else { r });
+    let vector = b.rank() + 1 == a.rank();
+    let solution = match rcond {
+        None => a.lstsq(b)?,
+        Some(_) if vector => a.pinv(rcond)?.matmul(&b.unsqueeze(-1)?)?.squeeze(-1)?,
+        Some(_) => a.pinv(rcond)?.matmul(b)?,
+    };
     let (m, n) = (a.size(-2)?, a.size(-1)?);
     let nothing = |dtype: DType| Tensor::empty_with([0usize], (dtype, a.device()));
     let by_values = matches!(driver, "gelsd" | "gelss");
-    let residuals = if m > n && driver != "gelsy" {
+    let ranks = if driver == "gels" { nothing(DType::I64)? } else { a.detach().matrix_rank(rcond)? };
+    let is_full = |ranks: &Tensor| -> Result<bool> { Ok(!ranks.lt(n as i64)?.any(..)?.item::<bool>()?) };
+    let residuals = if m > n && driver != "gelsy" && (!by_values || is_full(&ranks)?) {
         let wide = if b.rank() + 1 == a.rank() { b.unsqueeze(-1)? } else { b.clone() };
         let x = if solution.rank() + 1 == a.rank() { solution.unsqueeze(-1)? } else { solution.clone() };
         a.matmul(&x)?.sub(&wide)?.square()?.sum(-2)?
@@ -497,7 +507,7 @@ fn lstsq(a: &Tensor, b: &Tensor, driver: &str) -> Result<Out> {
         vec![
             solution,
             residuals,
-            if driver == "gels" { nothing(DType::I64)? } else { a.matrix_rank(None)? },
+            ranks,
             if by_values { a.svdvals()? } else { nothing(a.dtype())? },
         ],
     ))
