@@ -1,12 +1,24 @@
 """Jobs of SciPy and scikit-learn on tensors: functions that take arrays of any library with the array API's names."""
 
+import functools
 import os
 
-# SciPy reads it when it is imported.
-os.environ["SCIPY_ARRAY_API"] = "1"
+import torch
+from common import job, numbers, tokens
 
-import torch  # noqa: E402
-from common import job, numbers, tokens  # noqa: E402
+
+def _job(library, name):
+    """A job in whose process SciPy takes arrays of other libraries: it reads the variable when it is imported."""
+
+    def register(function):
+        @functools.wraps(function)
+        def run():
+            os.environ["SCIPY_ARRAY_API"] = "1"
+            return function()
+
+        return job(library, name)(run)
+
+    return register
 
 
 def _tensors(values):
@@ -20,7 +32,7 @@ def _doubles(*shape, step=0.37):
     return numbers(*shape, step=step).double()
 
 
-@job("scipy", "special")
+@_job("scipy", "special")
 def special():
     from scipy import special
 
@@ -33,7 +45,7 @@ def special():
     })
 
 
-@job("scipy", "stats")
+@_job("scipy", "stats")
 def statistics():
     from scipy import stats
 
@@ -47,7 +59,7 @@ def statistics():
     })
 
 
-@job("scipy", "signal")
+@_job("scipy", "signal")
 def signals():
     from scipy import signal
 
@@ -58,7 +70,7 @@ def signals():
     })
 
 
-@job("scipy", "transforms")
+@_job("scipy", "transforms")
 def transforms():
     from scipy import fft
 
@@ -69,7 +81,7 @@ def transforms():
     })
 
 
-@job("scipy", "ndimage")
+@_job("scipy", "ndimage")
 def images():
     from scipy import ndimage
 
@@ -80,7 +92,7 @@ def images():
     })
 
 
-@job("scipy", "cluster")
+@_job("scipy", "cluster")
 def clusters():
     from scipy.cluster import hierarchy, vq
 
@@ -90,7 +102,7 @@ def clusters():
     return _tensors({"white": vq.whiten(x), "codes": codes, "distances": distances, "tree": tree, "depths": hierarchy.maxdists(tree)})
 
 
-@job("scipy", "integrate")
+@_job("scipy", "integrate")
 def integrals():
     from scipy import integrate
     from scipy.optimize import elementwise
@@ -103,7 +115,7 @@ def integrals():
     })
 
 
-@job("scipy", "spatial")
+@_job("scipy", "spatial")
 def rotations():
     from scipy.spatial.transform import Rotation
 
@@ -122,7 +134,7 @@ def _table():
     return x, x @ torch.tensor([1.0, -2.0, 0.5, 0.0, 3.0], dtype=torch.float64) + 0.1 * _doubles(40, step=2.3), tokens(40, vocabulary=3)
 
 
-@job("sklearn", "decomposition")
+@_job("sklearn", "decomposition")
 def decomposition():
     from sklearn.decomposition import PCA
 
@@ -133,7 +145,7 @@ def decomposition():
         return _tensors({"ratio": model.explained_variance_ratio_, "size": part.abs(), "back": model.inverse_transform(part), "covariance": model.get_covariance()})
 
 
-@job("sklearn", "linear")
+@_job("sklearn", "linear")
 def linear_models():
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.linear_model import Ridge, RidgeClassifier
@@ -149,7 +161,7 @@ def linear_models():
         })
 
 
-@job("sklearn", "preprocessing")
+@_job("sklearn", "preprocessing")
 def preprocessing():
     from sklearn import preprocessing as steps
 
@@ -162,7 +174,7 @@ def preprocessing():
         })
 
 
-@job("sklearn", "scores")
+@_job("sklearn", "scores")
 def scores():
     from sklearn import metrics
 

@@ -652,7 +652,7 @@ def eig(A):
         raise RuntimeError(f"linalg.eig: Expected a floating point or complex tensor as input. Got {A.dtype}")
     if A.numel() and not bool(_torch.isfinite(A.detach()).all()):
         raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
-    return of("eig", "eigenvalues eigenvectors")(_Eig.apply(A) if A.numel() else (A.new_zeros(A.shape[:-1]).to(A.dtype.to_complex()), A.to(A.dtype.to_complex())))
+    return of("eig", "eigenvalues eigenvectors")(_Eig.apply(A) if A.numel() else (A.sum(-1).to(A.dtype.to_complex()), A.to(A.dtype.to_complex())))
 
 
 @overridable

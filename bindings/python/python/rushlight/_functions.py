@@ -119,7 +119,7 @@ def orgqr(input, tau):
 
 
 def ormqr(input, tau, other, left=True, transpose=False):
-    """``Q @ other``, or ``other @ Q``, for the square Q that Householder reflections make; with its transpose if asked."""
+    """``Q @ other``, or ``other @ Q``, for the square Q that Householder reflections make; with its adjoint if asked for ``transpose``."""
     from .linalg import householder_product
 
     rows, count = input.shape[-2], tau.shape[-1]
@@ -130,7 +130,7 @@ def ormqr(input, tau, other, left=True, transpose=False):
     vectors = _torch.zeros(*input.shape[:-1], rows, dtype=input.dtype, device=input.device)
     wide = _torch.cat([input[..., :count], vectors[..., count:]], -1)
     q = householder_product(wide, tau)
-    q = q.mT if transpose else q
+    q = q.mH if transpose else q
     return q @ other if left else other @ q
 
 

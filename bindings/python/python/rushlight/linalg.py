@@ -124,6 +124,9 @@ def householder_product(A, tau):
     for i in reversed(range(count)):
         v = vectors[..., i : i + 1]
         out = out - tau[..., i, None, None] * v @ (v.mH @ out)
+    if not count:
+        # Zeros of the input's history.
+        out = out + vectors[..., :0] @ vectors.new_zeros(0, columns)
     # LAPACK's order.
     return out.mT.contiguous().mT
 
