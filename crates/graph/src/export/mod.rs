@@ -578,7 +578,7 @@ fn pattern(all: &[&Tensor], sizes: &[Known]) -> Result<Option<String>> {
 /// The tensor with its entries one place further along each dimension.
 fn moved(t: &Tensor) -> Result<Tensor> {
     let dims: Vec<isize> = (0..t.rank() as isize).filter(|&d| t.shape()[d as usize] > 1).collect();
-    if dims.is_empty() || t.numel() == 0 { t.copy() } else { t.roll(&vec![1; dims.len()], &dims) }
+    if dims.is_empty() || t.numel() == 0 { t.copy() } else { t.roll(vec![1; dims.len()], dims) }
 }
 
 /// Compares the program with the module on the inputs of a run.
