@@ -143,9 +143,9 @@ int main(void) {
   /* Complex numbers: an argument is a pair of numbers, a result is freed. */
   const float parts_of_z[] = {1, 2};
   const double i[] = {0, 1};
-  const int64_t none[] = {1};
+  const int64_t single[] = {1};
   rl_tensor *z = NULL;
-  CHECK(rl_tensor_from_data(parts_of_z, none, 1, RL_DTYPE_COMPLEX64, &z));
+  CHECK(rl_tensor_from_data(parts_of_z, single, 1, RL_DTYPE_COMPLEX64, &z));
   rl_value factors[] = {of_tensor(z), {RL_COMPLEX, {.numbers = i}, 2}};
   rl_tensor *turned = call("mul", factors, 2);
   EXPECT(rl_tensor_dtype(turned) == RL_DTYPE_COMPLEX64);

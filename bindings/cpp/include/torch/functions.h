@@ -310,7 +310,8 @@ class TensorData {
     for (auto value : list) values_.emplace_back(value);
   }
   void append(std::vector<Scalar>& out) const {
-    if (list_) out.insert(out.end(), values_.begin(), values_.end());
+    if (list_)
+      for (const Scalar& value : values_) out.push_back(value);
     else out.push_back(scalar_);
   }
   ScalarType type_;

@@ -26,7 +26,10 @@ namespace detail {
 template <class Derived>
 class OptionsBase : public OptimizerOptions {
  public:
-  std::unique_ptr<OptimizerOptions> clone() const override { return std::make_unique<Derived>(static_cast<const Derived&>(*this)); }
+  // Without a pointer of the derived type, which each of the library's optimizers would instantiate.
+  std::unique_ptr<OptimizerOptions> clone() const override {
+    return std::unique_ptr<OptimizerOptions>(new Derived(static_cast<const Derived&>(*this)));
+  }
   double get_lr() const override { return static_cast<const Derived&>(*this).lr(); }
   void set_lr(double lr) override { static_cast<Derived&>(*this).lr(lr); }
 };
@@ -205,7 +208,7 @@ template <class Options>
 class OptimizerOf : public Optimizer {
  public:
   explicit OptimizerOf(const std::vector<OptimizerParamGroup>& groups, Options defaults = Options())
-      : Optimizer(Options::key, groups, std::make_unique<Options>(std::move(defaults))) {}
+      : Optimizer(Options::key, groups, std::unique_ptr<OptimizerOptions>(new Options(std::move(defaults)))) {}
   explicit OptimizerOf(std::vector<Tensor> params, Options defaults = Options())
       : OptimizerOf(std::vector<OptimizerParamGroup>{OptimizerParamGroup(std::move(params))}, std::move(defaults)) {}
 };
@@ -302,7 +305,7 @@ struct LBFGSOptions : detail::OptionsBase<LBFGSOptions> {
 template <class Options>
 class LBFGSOf : public Optimizer {
  public:
-  explicit LBFGSOf(const std::vector<OptimizerParamGroup>& groups, Options defaults = {}) : Optimizer("LBFGS", groups, std::make_unique<Options>(std::move(defaults))) {
+  explicit LBFGSOf(const std::vector<OptimizerParamGroup>& groups, Options defaults = {}) : Optimizer("LBFGS", groups, std::unique_ptr<OptimizerOptions>(new Options(std::move(defaults)))) {
     TORCH_CHECK(param_groups().size() == 1, "LBFGS doesn't support per-parameter options (parameter groups)");
   }
   explicit LBFGSOf(std::vector<Tensor> params, Options defaults = {})

@@ -90,12 +90,14 @@ namespace serialize {
 
 // Named tensors and values; entries of inner archives have names with a dot.
 class OutputArchive {
+  using Entry = std::pair<std::string, IValue>;
+
  public:
-  void write(const std::string& key, const Tensor& tensor, bool /*is_buffer*/ = false) { entries_.emplace_back(key, tensor); }
+  void write(const std::string& key, const Tensor& tensor, bool /*is_buffer*/ = false) { entries_.push_back(Entry(key, tensor)); }
   void write(const std::string& key, OutputArchive& nested) {
-    for (auto& entry : nested.entries_) entries_.emplace_back(key + "." + entry.first, entry.second);
+    for (auto& entry : nested.entries_) entries_.push_back(Entry(key + "." + entry.first, entry.second));
   }
-  void write(const std::string& key, const IValue& value) { entries_.emplace_back(key, value); }
+  void write(const std::string& key, const IValue& value) { entries_.push_back(Entry(key, value)); }
   // The whole file, for values that are not named tensors.
   void set(detail::Object object) { whole_ = std::make_shared<detail::Object>(std::move(object)); }
   template <class Target>
@@ -116,7 +118,7 @@ class OutputArchive {
     if (value.isString()) return detail::Object::of(v(string_view(value.toStringRef())));
     return detail::Object::of(v(nullopt));
   }
-  std::vector<std::pair<std::string, IValue>> entries_;
+  std::vector<Entry> entries_;
   std::shared_ptr<detail::Object> whole_;
 };
 

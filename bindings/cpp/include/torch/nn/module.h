@@ -5,7 +5,6 @@
 #include <torch/serialize.h>
 
 #include <any>
-#include <map>
 #include <typeinfo>
 
 #if defined(__GNUG__)
@@ -15,12 +14,8 @@
 // An option of a struct: a setter that returns the struct, and getters.
 #define TORCH_ARG(T, name)                                                                 \
  public:                                                                                   \
-  auto name(const T& new_##name) -> decltype(*this) { /* NOLINT */                         \
-    this->name##_ = new_##name;                                                            \
-    return *this;                                                                          \
-  }                                                                                        \
-  auto name(T&& new_##name) -> decltype(*this) { /* NOLINT */                              \
-    this->name##_ = std::move(new_##name);                                                 \
+  auto name(T new_##name) -> decltype(*this) { /* NOLINT */                                \
+    this->name##_ = static_cast<T&&>(new_##name);                                          \
     return *this;                                                                          \
   }                                                                                        \
   const T& name() const noexcept { return this->name##_; }                                 \
