@@ -43,8 +43,8 @@ impl FactorSets {
         self.0.iter()
     }
 
-    /// One call of the engine for all parameters, or for those of each device. In a captured step, `recorded` makes what
-    /// counts its replays.
+    /// One call of the engine for all parameters, or for those of each device. In a captured step, `recorded` makes
+    /// what counts its replays.
     pub fn update<'a>(
         &self,
         members: impl Iterator<Item = Member<'a>>,
