@@ -481,7 +481,8 @@ fn precision(dtype: DType) -> f64 {
 }
 
 /// The results besides the solution depend on LAPACK's driver, which the caller may choose. Singular values up to
-/// `rcond` of the largest count as zero; a negative number is the dtype's precision. "gels" takes full ranks for granted.
+/// `rcond` of the largest count as zero; a negative number is the dtype's precision. "gels" takes full ranks for
+/// granted.
 fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: &str) -> Result<Out> {
     let rcond = rcond.filter(|_| driver != "gels").map(|r| if r < 0.0 { precision(a.dtype()) } else { r });
     let vector = b.rank() + 1 == a.rank();
@@ -504,12 +505,7 @@ fn lstsq(a: &Tensor, b: &Tensor, rcond: Option<f64>, driver: &str) -> Result<Out
     };
     Ok(Out::Named(
         "solution residuals rank singular_values",
-        vec![
-            solution,
-            residuals,
-            ranks,
-            if by_values { a.svdvals()? } else { nothing(a.dtype())? },
-        ],
+        vec![solution, residuals, ranks, if by_values { a.svdvals()? } else { nothing(a.dtype())? }],
     ))
 }
 

@@ -275,6 +275,31 @@ def _logcumsumexp(level, func, args, kwargs):
     return result
 
 
+def _norm(level, func, args, kwargs):
+    """Norms: each element has a part in one of them only, and the subgradient at zero is that of the gradient."""
+    from ..autograd import grad
+
+    (x, *rest), kwargs = _first(args, kwargs)
+    options = {**dict(zip(("ord", "dim", "keepdim"), rest)), **kwargs}
+    result, dim = func(x, *rest, **kwargs), options.get("dim", (-2, -1) if getattr(func, "__name__", "") == "matrix_norm" else None)
+    recorded = _is_recorded((x,), {}, [level.tangent(x)])
+    batched = any(b.mentions(x) for b in levels()) or any(isinstance(m, Level) and m.tangent(x) is not None for m in _modes.stack)
+    temporary = []
+    with recording():
+        given = leaf(x, temporary) if batched else _plain_leaf(x)
+        made = func(given, *rest, **kwargs)
+        (slope,) = grad(made, [given], _torch.ones_like(made), create_graph=recorded, allow_unused=True) if made.requires_grad else (None,)
+    if not recorded:
+        for mode, entry in temporary:
+            mode.drop_source(entry)
+    if slope is None:
+        return result
+    term = slope * level.tangent(x) if not x.is_complex() else (slope.conj() * level.tangent(x)).real
+    over = list(range(x.dim())) if dim is None or dim == () or dim == [] else dim
+    level.attach(result, (term.sum(over, bool(options.get("keepdim"))) if x.dim() else term).to(result.dtype))
+    return result
+
+
 def _scatter(level, func, args, kwargs):
     """``scatter`` of a tensor; of a number, its places become constant."""
     if kwargs.get("reduce") is not None:
@@ -502,7 +527,7 @@ _HOLOMORPHIC = frozenset(
 RULES = {
     **dict.fromkeys(_LINEAR, linear), **dict.fromkeys(_ALL, jointly), **dict.fromkeys(_EACH, multilinear), **dict.fromkeys(_ELEMENTS, pointwise),
     **dict.fromkeys("view reshape flatten ravel unflatten view_as reshape_as".split(), _view),
-    "as_strided": _as_strided, "add": _addition(1, 1), "sub": _addition(1, -1), "rsub": _addition(-1, 1, 0), "radd": _addition(1, 1), "div": _div, "where": _where, **dict.fromkeys("to double float half bfloat16 cfloat cdouble chalf".split(), _converted), "masked_select": _masked_select, "logcumsumexp": _logcumsumexp, "scatter": _scatter,
+    "as_strided": _as_strided, "add": _addition(1, 1), "sub": _addition(1, -1), "rsub": _addition(-1, 1, 0), "radd": _addition(1, 1), "div": _div, "where": _where, **dict.fromkeys("to double float half bfloat16 cfloat cdouble chalf".split(), _converted), "masked_select": _masked_select, "logcumsumexp": _logcumsumexp, **dict.fromkeys(("norm", "linalg.norm", "linalg.vector_norm", "linalg.matrix_norm"), _norm), "scatter": _scatter,
     "masked_fill": _masked_fill, "pad": _pad, "linear": _affine(("input", "weight", "bias"), None),
     **{f"conv{n}d": _affine(("input", "weight", "bias"), lambda made, n=n: (-1, *[1] * n)) for n in (1, 2, 3)},
     **{f"conv_transpose{n}d": _affine(("input", "weight", "bias"), lambda made, n=n: (-1, *[1] * n)) for n in (1, 2, 3)},
