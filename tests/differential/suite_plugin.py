@@ -229,7 +229,7 @@ class Invariants:
 
 
 def without_forward_mode(autograd):
-    """Rushlight has no forward-mode derivatives; checks that ask for them beside others make the others."""
+    """Checks of gradients are made in reverse mode, as those of the page were; `forward.py` compares forward mode."""
     module = sys.modules["torch.autograd.gradcheck"]
     for name in ("gradcheck", "gradgradcheck"):
         original = getattr(module, name)
