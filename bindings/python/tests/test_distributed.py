@@ -20,7 +20,7 @@ from rushlight import nn
 from rushlight.utils.data.distributed import DistributedSampler
 
 RANKS = pathlib.Path(__file__).with_name("distributed_ranks.py")
-LIMIT = 90
+LIMIT = 240
 
 
 #: Each process of the tests has ports of its own, below those that outgoing connections take.
