@@ -318,7 +318,7 @@ void complex_numbers() {
 void training() {
   nn::ParameterDict dict(torch::OrderedDict<std::string, Tensor>({{"a", torch::ones({2})}, {"b", torch::zeros({3})}}));
   EXPECT(dict->size() == 2 && dict->contains("b") && dict["a"].size(0) == 2 && dict->pop("a").numel() == 2 && dict->keys() == std::vector<std::string>{"b"});
-  nn::ParameterList list(std::vector<Tensor>{torch::ones({2}), torch::ones({1})});
+  nn::ParameterList list(torch::ones({2}), torch::ones({1}));
   EXPECT(list->size() == 2 && list[1].numel() == 1 && list->named_parameters().contains("0"));
 
   torch::optim::SGD sgd({torch::ones({1}, torch::requires_grad())}, torch::optim::SGDOptions(1.0));

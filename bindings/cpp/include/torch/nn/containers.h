@@ -329,6 +329,8 @@ inline void print_parameters(std::ostream& out, const char* name, const OrderedD
 class ParameterListImpl : public Cloneable<ParameterListImpl> {
  public:
   ParameterListImpl() = default;
+  template <class... Tensors, std::enable_if_t<(sizeof...(Tensors) > 0) && std::conjunction_v<std::is_same<std::decay_t<Tensors>, Tensor>...>, int> = 0>
+  explicit ParameterListImpl(Tensors&&... parameters) { (append(parameters), ...); }
   explicit ParameterListImpl(const std::vector<Tensor>& parameters) { for (const Tensor& p : parameters) append(p); }
   void reset() override {}
   void append(Tensor parameter) {
