@@ -20,9 +20,9 @@ fn a_plan_recommends_and_writes_a_configuration() {
     assert!(out.status.success() && text(&out).contains("Recommended: dp "), "{}", text(&out));
     let written: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON");
-    let mesh = &written["mesh"];
+    let (plan, mesh) = (&written["plan"], &written["plan"]["mesh"]);
     let ranks: u64 = ["pp", "dp", "tp"].iter().map(|name| mesh[name].as_u64().expect("a number")).product();
-    assert_eq!((ranks, written["devices"].as_u64()), (128, Some(128)));
+    assert_eq!((ranks, plan["devices"].as_u64()), (128, Some(128)));
     let out = rushlight(&["plan", "--scaling"]);
     assert_eq!(text(&out).lines().filter(|line| line.contains("| 1t |")).count(), 6, "{}", text(&out));
     for (arguments, reason) in [
