@@ -121,6 +121,8 @@ class Unit:
         self.held = False
         #: Gathers with gradients since the last update (``UpdateInBackward``).
         self.uses = 0
+        #: Waits for the updates of a backward pass (``UpdateInBackward``): a forward pass needs their results.
+        self.settle = None
         #: Modules of this unit that have not run since its parameters were gathered.
         self.left = set()
         listed = _find(modules, is_unit, {id(p) for p in ignored})
@@ -239,6 +241,8 @@ class Unit:
         if self.cast_inputs and self.param_dtype is not None:
             cast = lambda t: t.to(self.param_dtype) if isinstance(t, Tensor) and t.is_floating_point() else t
             args, kwargs = tree_map(cast, args), tree_map(cast, kwargs)
+        if not _active and self.settle is not None:
+            self.settle()
         if not _active or self.is_root:
             self.order.clear()
         root = _active[0] if _active else self

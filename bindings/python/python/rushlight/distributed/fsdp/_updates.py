@@ -28,6 +28,8 @@ class UpdateInBackward:
     def __init__(self, module, make):
         units = dict.fromkeys(part.__dict__["_fsdp_unit"] for part in module.modules() if "_fsdp_unit" in part.__dict__)
         self._optimizers = {}
+        self._queue, self._open, self._changed, self._error = queue.SimpleQueue(), 0, threading.Condition(), None
+        self._updated, self._late, self._thread = set(), [], None
         for unit in units:
             shards = [p for p in unit.shards() if p.requires_grad] if unit.group is not None else []
             if not shards:
@@ -35,13 +37,11 @@ class UpdateInBackward:
             made = self._optimizers[unit] = make(shards)
             if type(made) not in [getattr(optim, name) for name in _ELEMENTWISE]:
                 raise NotImplementedError(f"UpdateInBackward: {type(made).__name__} is not supported; use one of {', '.join(_ELEMENTWISE)}, or a plain optimizer after backward")
-            unit.uses = 0
+            unit.uses, unit.settle = 0, self._settle
             for p in shards:
                 p.register_post_accumulate_grad_hook(lambda _, unit=unit: self._arrived(unit))
         if not self._optimizers:
             raise ValueError("UpdateInBackward: no module was sharded by fully_shard")
-        self._queue, self._open, self._changed, self._error = queue.SimpleQueue(), 0, threading.Condition(), None
-        self._updated, self._late, self._thread = set(), [], None
 
     @property
     def optimizers(self):
@@ -85,12 +85,16 @@ class UpdateInBackward:
         self._optimizers[unit].step()
         self._optimizers[unit].zero_grad()
 
+    def _settle(self):
+        """Waits for the updates that were begun."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._open)
+
     def step(self):
         """Waits until all groups that have gradients are updated."""
         for unit in self._late:
             self._update(unit)
-        with self._changed:
-            self._changed.wait_for(lambda: not self._open)
+        self._settle()
         self._updated.clear()
         self._late.clear()
         for unit in self._optimizers:
