@@ -98,11 +98,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) flash(Spec s, T* o
         Masks masks;
         masks.load_queries(s, b, h, row, at + t * 2);
         wait_for_products<1>(p);
-        masks.apply(p, scale);
-        const float by = 1;
+        // The exponential applies the scale, but for numbers to add.
+        masks.apply(p, MASK == 1 ? 1 : scale);
+        const float by = MASK == 1 ? scale : 1;
 #else
         wait_for_products<1>(p);
-        // The exponential applies the scale.
         const float by = scale;
 #endif
         if (at + STEP > (int)s.s || (CAUSAL && at + STEP - 1 > start)) {

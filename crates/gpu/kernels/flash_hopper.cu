@@ -77,12 +77,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) flash_hopper_forward(Sp
 #endif
 #if MASK
                 wait_for_products<1>(p);
-                masks.apply(p, scale);
+                // The exponential applies the scale, but for numbers to add.
+                masks.apply(p, MASK == 1 ? 1 : scale);
                 if (n > 0) load_masks(n - 1);
-                const float by = 1;
+                const float by = MASK == 1 ? scale : 1;
 #else
                 wait_for_products<1>(p);
-                // The exponential applies the scale.
                 const float by = scale;
 #endif
                 keys.release(tk);
