@@ -52,7 +52,7 @@ static bool check(u64 b, u64 heads, u64 kv, u64 l, u64 s, u64 d, bool side, u64 
     std::vector<T> bias(l * s);
     std::vector<u8> seen(l * s);
     for (auto& x : bias) x = convert<T>(random_number());
-    for (auto& x : seen) x = numbers() % 3 != 0;
+    for (auto& x : seen) x = numbers() % 3 != 0 ? 1 + numbers() % 255 : 0;
     // A query that sees no key.
     for (u64 j = 0; j < s; j++) seen[3 * s + j] = 0;
     Spec spec = {};
@@ -78,7 +78,7 @@ static bool check(u64 b, u64 heads, u64 kv, u64 l, u64 s, u64 d, bool side, u64 
                 for (u64 c = 0; c < d; c++) x += (double)q.value(bi, h, i, c) * k.value(bi, kh, j, c);
                 x *= spec.scale;
                 bool sees = !(CAUSAL && j > i);
-                if (MASK == 1) sees &= seen[i * s + j];
+                if (MASK == 1) sees &= seen[i * s + j] != 0;
                 if (MASK == 2) x += plain(bias[i * s + j]);
                 p[j] = sees ? exp(x) : 0;
                 total += p[j];
@@ -193,11 +193,14 @@ int main(int argc, char** argv) {
     // Products of single warps take longer to emulate.
     bad |= check(1, 2, 1, 76, 140, D, true, 8, 0, 2);
     bad |= check(1, 1, 1, 130, 67, D - 24, false, 0, 0, 1);
+    // A mask whose rows are whole vectors.
+    if (MASK) bad |= check(1, 2, 2, 70, 144, D, false, 0, 0, 2);
     return bad;
 #endif
     // Many steps and tasks for one block; heads that share keys; rows with gaps; odd sizes.
     bad |= check(1, 1, 1, 650, 650, D, false, 0, 1, 1);
     bad |= check(2, 2, 1, 200, 330, D, true, 8, 3, 2);
     bad |= check(1, 3, 3, 390, 260, D - 24, true, 0, 2, 2);
+    if (MASK) bad |= check(1, 2, 2, 200, 336, D, false, 0, 2, 1);
     return bad;
 }

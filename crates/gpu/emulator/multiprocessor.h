@@ -241,12 +241,16 @@ static inline float __fdividef(float a, float b) { return a / b; }
 static inline unsigned atomicCAS(unsigned* at, unsigned old, unsigned now) { unsigned was = *at; if (was == old) *at = now; return was; }
 static inline void __threadfence_system() {}
 template <class A> A min(A a, A b) { return a < b ? a : b; }
-template <class A> A __shfl_xor_sync(unsigned, A a, int mask) {
+template <class A> A value_of_lane(A a, int lane) {
     uint64_t word = 0;
     memcpy(&word, &a, sizeof a);
     unsigned turn = machine::meet_in_warp(word, [](machine::Warp&) {});
-    memcpy(&a, &machine::warp().words[turn][machine::lane() ^ mask], sizeof a);
+    memcpy(&a, &machine::warp().words[turn][lane], sizeof a);
     return a;
+}
+template <class A> A __shfl_xor_sync(unsigned, A a, int mask) { return value_of_lane(a, machine::lane() ^ mask); }
+template <class A> A __shfl_sync(unsigned, A a, int lane, int width) {
+    return value_of_lane(a, machine::lane() / width * width + lane % width);
 }
 static inline bool __any_sync(unsigned, bool yes) {
     unsigned turn = machine::meet_in_warp(yes, [](machine::Warp&) {});

@@ -67,6 +67,8 @@ fn attention_on_an_emulated_multiprocessor() {
         (Part::Forward, 64, 1024, bf16, true, 0, false),
         (Part::Forward, 64, 1024, f16, true, 0, true),
         (Part::Forward, 128, 1024, f16, false, 0, false),
+        (Part::Forward, 64, 1024, bf16, false, 1, true),
+        (Part::Forward, 128, 1024, f16, true, 2, false),
         (Part::Queries, 128, 1024, bf16, false, 1, false),
         (Part::Queries, 128, 1024, bf16, true, 0, false),
         (Part::Keys, 128, 1024, f16, true, 0, true),
@@ -80,9 +82,13 @@ fn attention_on_an_emulated_multiprocessor() {
         programs.push((name, source(Shape::new(part, d, rows, form), form)));
     }
     // Products of single warps; heads too large for registers to hold their rows.
-    for (part, d, dtype, causal, mask) in
-        [(Part::Forward, 256, bf16, true, 0), (Part::Queries, 256, f16, false, 1), (Part::Keys, 192, bf16, true, 0)]
-    {
+    for (part, d, dtype, causal, mask) in [
+        (Part::Forward, 256, bf16, true, 0),
+        (Part::Forward, 64, bf16, false, 1),
+        (Part::Forward, 192, f16, false, 2),
+        (Part::Queries, 256, f16, false, 1),
+        (Part::Keys, 192, bf16, true, 0),
+    ] {
         let form = Form { dtype, tile: 0, causal, mask, dropout: true };
         for (n, shape) in flash::Shape::new(part, 65, d, (9, 0), 227 << 10).all().enumerate() {
             programs.push((format!("{part:?}_{d}_{n}"), warp_source(shape, form)));
