@@ -203,26 +203,35 @@ extern "C" __global__ void __launch_bounds__(256) foreach_scale(Table table, con
 #endif
 
 #ifdef COPY
-#define ENTRIES 120
-struct Entry { const T* from; OUT* to; u64 count; u64 first; };
+#define ENTRIES 80
+// The destination has rows of `row` elements, `apart` elements from each other.
+struct Entry { const T* from; OUT* to; u64 count; u64 first; u64 row; u64 apart; };
 struct Table { u32 entries; u32 piece; Entry e[ENTRIES]; };
+
+// Where element i goes.
+__device__ inline OUT* destination(const Entry& e, u64 i) {
+    if (e.row == e.count) return e.to + i;
+    u64 row = quotient(i, e.row);
+    return e.to + row * e.apart + (i - row * e.row);
+}
 
 extern "C" __global__ void __launch_bounds__(256) foreach_copy(Table table) {
     const Entry& e = entry(table);
     u64 start = (blockIdx.x - e.first) * (u64)table.piece, end = start + table.piece < e.count ? start + table.piece : e.count;
     typedef Vec<T, 4> From;
     typedef Vec<OUT, 4> To;
-    if ((u64)e.from % sizeof(From) == 0 && (u64)e.to % sizeof(To) == 0) {
+    bool whole = e.row == e.count || (e.row | e.apart) % 4 == 0;
+    if (whole && (u64)e.from % sizeof(From) == 0 && (u64)e.to % sizeof(To) == 0) {
 #pragma unroll 4
         for (u64 i = start + threadIdx.x * 4; i + 4 <= end; i += 1024) {
             From some = *(const From*)(e.from + i);
             To out;
 #pragma unroll
             for (int l = 0; l < 4; l++) out.v[l] = convert<OUT>(some.v[l]);
-            *(To*)(e.to + i) = out;
+            *(To*)destination(e, i) = out;
         }
         start += (end - start) / 4 * 4;
     }
-    for (u64 i = start + threadIdx.x; i < end; i += 256) e.to[i] = convert<OUT>(e.from[i]);
+    for (u64 i = start + threadIdx.x; i < end; i += 256) *destination(e, i) = convert<OUT>(e.from[i]);
 }
 #endif

@@ -3,6 +3,7 @@
 use crate::device::Gpu;
 use crate::families::softmax::float;
 use crate::launch::kernel::{Defines, Family, Grid, Key, launch, wide_type};
+use crate::launch::nest::{loops, merged};
 use rushlight_core::backend::{ParamUpdate, UPDATE_NUMBERS, UpdateRule};
 use rushlight_core::{DType, Error, Operand, Result, View};
 
@@ -15,7 +16,7 @@ const FEW: usize = 8;
 /// Maximum entries of a table: as many as fit kernel arguments.
 const UPDATES: usize = 24;
 const TENSORS: usize = 128;
-const COPIES: usize = 120;
+const COPIES: usize = 80;
 
 /// Matches `Entry` in `foreach.cu`, for updates.
 #[repr(C)]
@@ -48,6 +49,8 @@ struct CopyEntry {
     to: u64,
     count: usize,
     first: usize,
+    row: usize,
+    apart: usize,
 }
 
 /// Matches `Table` in `foreach.cu`.
@@ -253,10 +256,12 @@ impl Gpu {
     pub fn foreach_copy(&self, from: &[View], to: &[View]) -> Result<()> {
         let mut groups: Vec<((DType, DType), Vec<CopyEntry>)> = Vec::new();
         for (from, to) in from.iter().zip(to).filter(|(from, _)| from.numel() > 0) {
-            if !from.layout().is_contiguous() || !to.layout().is_contiguous() || from.numel() != to.numel() {
+            let count = from.numel();
+            let rows = rows_of(*to).filter(|_| from.layout().is_contiguous() && to.numel() == count);
+            let Some((row, apart)) = rows else {
                 return Err(Error::value("foreach_copy: tensors must be contiguous and of the same sizes"));
-            }
-            let entry = CopyEntry { from: from.ptr() as u64, to: to.ptr() as u64, count: from.numel(), first: 0 };
+            };
+            let entry = CopyEntry { from: from.ptr() as u64, to: to.ptr() as u64, count, first: 0, row, apart };
             match groups.iter_mut().find(|g| g.0 == (from.dtype(), to.dtype())) {
                 Some(group) => group.1.push(entry),
                 None => groups.push(((from.dtype(), to.dtype()), vec![entry])),
@@ -292,6 +297,17 @@ impl Gpu {
             }
         }
         Ok(())
+    }
+}
+
+/// The elements of a row and the distance of rows of a tensor that is contiguous but for one stride; a contiguous tensor
+/// is one row.
+fn rows_of(to: View) -> Option<(usize, usize)> {
+    match &merged(&loops(to.shape(), [to.strides()]))[..] {
+        [(_, [1])] | [(1, _)] => Some((to.numel(), to.numel())),
+        [(_, [apart]), (row, [1])] => Some((*row, *apart)),
+        [(_, [apart])] => Some((1, *apart)),
+        _ => None,
     }
 }
 

@@ -109,8 +109,7 @@ pub(super) fn copy_parts(out: &Tensor, parts: &[(&Tensor, Layout, Layout)]) -> R
     let dtype = out.dtype();
     // Passes know what copies do, not what copies of lists do.
     let lists = out.backend().features().launches && !dtype.is_carried() && !is_noting();
-    let simple =
-        |(t, from, to): &(&Tensor, Layout, Layout)| t.dtype() == dtype && from.is_contiguous() && to.is_contiguous();
+    let simple = |(t, from, to): &(&Tensor, Layout, Layout)| t.dtype() == dtype && from.is_contiguous() && in_rows(to);
     if lists && parts.len() > 1 && parts.iter().all(simple) {
         let from: Vec<_> = parts.iter().map(|(t, from, _)| t.view_as(from)).collect();
         let to: Vec<_> = parts.iter().map(|(.., to)| out.view_as(to)).collect();
@@ -120,6 +119,14 @@ pub(super) fn copy_parts(out: &Tensor, parts: &[(&Tensor, Layout, Layout)]) -> R
         out.run_with(t, call::Copy { src: t.view_as(from), out: out.view_as(to) })?;
     }
     Ok(())
+}
+
+/// Whether a layout is contiguous but for one stride: rows with gaps between them.
+fn in_rows(layout: &Layout) -> bool {
+    let dims: Dims = (0..layout.rank()).filter(|&d| layout.shape()[d] > 1).collect();
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let gaps = dims.windows(2).filter(|d| strides[d[0]] != shape[d[1]] * strides[d[1]]).count();
+    gaps <= 1 && dims.last().is_none_or(|&last| strides[last] == 1)
 }
 
 /// Tensors of one shape joined along a new dimension.

@@ -42,6 +42,10 @@ pub fn foreach_scale(c: &call::ForeachScale<View>) -> Result<()> {
 /// Default body of [`ForeachCopy`](call::ForeachCopy).
 pub fn foreach_copy(c: &call::ForeachCopy<View>) -> Result<()> {
     for (&from, &to) in c.from.iter().zip(&c.to) {
+        if from.shape() == to.shape() {
+            Array::of(from).copy_to(&Array::of(to))?;
+            continue;
+        }
         let shape = [from.numel()];
         Array::dense(from, &shape)?.copy_to(&Array::dense(to, &shape)?)?;
     }
