@@ -7,6 +7,7 @@ mod common;
 mod constants;
 mod dead;
 mod fuse;
+mod grouped;
 mod narrow;
 mod norms;
 mod pack;
@@ -19,6 +20,7 @@ pub use common::common;
 pub use constants::constants;
 pub use dead::dead;
 pub use fuse::fuse;
+pub use grouped::grouped;
 pub use narrow::narrow;
 pub use norms::norms;
 pub use pack::{Use, pack};
@@ -46,6 +48,7 @@ pub const PASSES: &[Pass] = &[
     ("constants", constants),
     ("common", common),
     ("dead", dead),
+    ("grouped", grouped),
     ("norms", norms),
     ("narrow", narrow),
     ("recompute", recompute),

@@ -18,7 +18,7 @@ use crate::program::{Program, Slot};
 use crate::{Device, Pointwise};
 use group::{Context, Group};
 use part::Part;
-pub(super) use part::is_rows;
+pub(super) use part::{is_rows, same_elements};
 use std::collections::HashSet;
 
 /// Most groups that are open at a time.

@@ -1,3 +1,4 @@
+mod grouped;
 mod norms;
 mod pack;
 mod split;
