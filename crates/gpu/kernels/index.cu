@@ -137,6 +137,64 @@ extern "C" __global__ void segments_join(Nest<2> inner, const Item* items, T* ou
 }
 #endif
 
+#ifdef SEGMENTS_FEW
+#define MOST_POSITIONS 2048
+#define ROWS 4
+// The same as segments for few positions, in one launch and without sorting: out[indices[p] * stride + r] op= values[p, r]
+// in the order of p. A block has ROWS positions. A warp looks for the others with its position's index: the first of
+// them stands for all, the block's warps share the sums. V is LANES elements; strides are in units of it.
+extern "C" __global__ void __launch_bounds__(256) segments_few(Nest<1> outer, Nest<2> inner, const i64* indices, u64 index_step, u64 size, u64 stride, const T* values, T* out, u32 positions, u64 block, Fault* fault) {
+    typedef Vec<T, LANES> V;
+    __shared__ u32 index_of[MOST_POSITIONS];
+    __shared__ u16 alike[ROWS][MOST_POSITIONS];
+    __shared__ u32 counts[ROWS];
+    const u32 nowhere = 0xffffffffu;
+    for (u32 p = threadIdx.x; p < positions; p += 256) {
+        i64 index = wrap_index(indices[p * index_step], (i64)size, fault);
+        index_of[p] = index < 0 ? nowhere : (u32)index;
+    }
+    __syncthreads();
+    u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (warp < ROWS) {
+        u32 own = blockIdx.x * ROWS + warp, index = own < positions ? index_of[own] : nowhere, count = 0;
+        bool leads = index != nowhere;
+        for (u32 from = 0; leads && from < positions; from += 32) {
+            u32 p = from + lane;
+            bool is_alike = p < positions && index_of[p] == index;
+            u32 found = ballot((u32)is_alike);
+            // An earlier position leads.
+            leads = count > 0 || found == 0 || from + __popc((found & (0u - found)) - 1) == own;
+            if (is_alike && leads) alike[warp][count + __popc(found & ((1u << lane) - 1))] = (u16)p;
+            count += __popc(found);
+        }
+        if (lane == 0) counts[warp] = leads ? count : 0;
+    }
+    __syncthreads();
+    // Pieces of 32 vectors; a row's pieces go to different warps, and to blocks along y.
+    u32 pieces = (u32)((block + 31) / 32), mine = (pieces - blockIdx.y + gridDim.y - 1) / gridDim.y;
+    for (u32 task = warp; task < ROWS * mine; task += 8) {
+        u32 row = task / mine, count = counts[row];
+        u64 r = (u64)(blockIdx.y + (task - row * mine) * gridDim.y) * 32 + lane;
+        if (count == 0 || r >= block) continue;
+        idx at[1], in[2];
+        inner.offsets((idx)r, in);
+        V* place = (V*)out + (u64)index_of[blockIdx.x * ROWS + row] * stride + in[0];
+        V before = *place;
+        W sums[LANES];
+#pragma unroll 8
+        for (u32 n = 0; n < count; n++) {
+            outer.offsets((idx)alike[row][n], at);
+            V x = ((const V*)values)[at[0] + in[1]];
+#pragma unroll
+            for (int l = 0; l < LANES; l++) sums[l] = n == 0 ? convert<W>(x.v[l]) : folded(sums[l], convert<W>(x.v[l]));
+        }
+#pragma unroll
+        for (int l = 0; l < LANES; l++) before.v[l] = convert<T>(folded(convert<W>(before.v[l]), sums[l]));
+        *place = before;
+    }
+}
+#endif
+
 #ifdef SCATTER_SUM
 // Sums of integers, which do not depend on the order of additions. A is the unsigned type of T.
 extern "C" __global__ void scatter_sum(Nest<3> nest, const i64* index, const T* src, u64 number, A* out, u64 count, u64 size, u64 stride, Fault* fault) {

@@ -2,13 +2,14 @@
 //! (`kernels/index.cu`).
 //!
 //! Values with duplicate indices are accumulated in an order that does not depend on timing: offsets are sorted, then
-//! runs of equal ones are summed up in chunks. Sums of integers are the same in any order: they use atomics.
+//! runs of equal ones are summed up in chunks; of few offsets each is compared with all. Sums of integers are the same in
+//! any order: they use atomics.
 
 use crate::device::{Gpu, Temporary};
 use crate::families::scan::along;
 use crate::families::sort::Order;
 use crate::launch::kernel::{Defines, Family, Grid, Key, launch, wide_type};
-use crate::launch::nest::{MAX_RANK, Nest};
+use crate::launch::nest::{Loops, MAX_RANK, Nest, loops, merged};
 use rushlight_core::backend::{Scan, Scatter};
 use rushlight_core::{DType, Dims, Error, Operand, Result, Scalar, View};
 
@@ -26,6 +27,9 @@ const MANY_LINES: usize = 4096;
 /// Least elements per thread, and most blocks per multiprocessor, of a histogram.
 const HISTOGRAM_ITEMS: usize = 4;
 const HISTOGRAM_BLOCKS: usize = 8;
+/// Maximum positions whose equals are found without sorting, and positions per block then.
+const FEW: usize = 2048;
+const FEW_PER_BLOCK: usize = 4;
 /// Bounds of the sorted positions that one thread accumulates.
 const CHUNKS: (usize, usize) = (8, 256);
 
@@ -53,6 +57,14 @@ fn moved(bytes: usize) -> &'static str {
     }
 }
 
+/// Indices into one dimension of a size and a stride; `step` is the stride between them.
+struct Chosen<'a> {
+    index: View<'a>,
+    step: usize,
+    size: usize,
+    stride: usize,
+}
+
 /// Strides of an indexed tensor's blocks, in it and in the dense tensor.
 struct Blocks {
     /// Elements moved at once.
@@ -72,19 +84,34 @@ impl Blocks {
         let split = dense.shape().len() + count - indexed.shape().len();
         let (outer_shape, inner_shape) = dense.shape().split_at(split);
         let (outer_strides, dense_strides) = dense.strides().split_at(split);
-        let indexed_strides = &indexed.strides()[count..];
-        let block: usize = inner_shape.iter().product();
-        let mut inner =
-            crate::launch::nest::merged(&crate::launch::nest::loops(inner_shape, [indexed_strides, dense_strides]));
-        let mut outer = crate::launch::nest::merged(&crate::launch::nest::loops(outer_shape, [outer_strides]));
-        let width = 16 / indexed.dtype().size();
+        let (selected, indexed_strides) = indexed.strides().split_at(count);
+        let outer = loops(outer_shape, [outer_strides]);
+        let inner = loops(inner_shape, [indexed_strides, dense_strides]);
+        let targets = indexed.shape()[..count].iter().product();
+        Self::of(&outer, &inner, selected, [indexed, dense], vector, targets)
+    }
+
+    /// Blocks by their loops: those over positions, in the dense tensor, and those within a block, in both tensors.
+    /// `selected` are the strides of the indexed dimensions.
+    fn of(
+        outer: &Loops<1>,
+        inner: &Loops<2>,
+        selected: &[usize],
+        tensors: [View; 2],
+        vector: bool,
+        targets: usize,
+    ) -> Result<Self> {
+        let (mut outer, mut inner) = (merged(outer), merged(inner));
+        let positions = outer.iter().map(|l| l.0).product();
+        let block: usize = inner.iter().map(|l| l.0).product();
+        let width = 16 / tensors[0].dtype().size();
         let fits = vector
             && inner.len() == 1
             && inner[0].1 == [1, 1]
             && block.is_multiple_of(width)
             && outer.iter().all(|l| l.1[0].is_multiple_of(width))
-            && indexed.strides()[..count].iter().all(|s| s.is_multiple_of(width))
-            && [indexed, dense].iter().all(|v| (v.ptr() as usize).is_multiple_of(16));
+            && selected.iter().all(|s| s.is_multiple_of(width))
+            && tensors.iter().all(|v| (v.ptr() as usize).is_multiple_of(16));
         let width = if fits { width } else { 1 };
         if fits {
             inner[0].0 /= width;
@@ -94,9 +121,9 @@ impl Blocks {
             width,
             outer: Nest::new(&outer)?,
             inner: Nest::new(&inner)?,
-            positions: outer_shape.iter().product(),
+            positions,
             block: block / width,
-            targets: indexed.shape()[..count].iter().product(),
+            targets,
         })
     }
 }
@@ -166,6 +193,14 @@ impl Gpu {
         if values.numel() == 0 {
             return Ok(());
         }
+        if let [index] = indices
+            && index.layout().is_contiguous()
+            && few(index.numel(), out.shape()[0])
+        {
+            let blocks = Blocks::new(out, 1, values, out.dtype().is_float())?;
+            let chosen = Chosen { index: *index, step: 1, size: out.shape()[0], stride: out.strides()[0] };
+            return self.segments_few(Scatter::Add, chosen, &blocks, values, out);
+        }
         let blocks = Blocks::new(out, indices.len(), values, false)?;
         let offsets = self.resolve(indices, out, 1)?;
         self.segments(Scatter::Add, &offsets, &blocks, Operand::Tensor(values), out)
@@ -193,6 +228,22 @@ impl Gpu {
         let grid = Grid::line((chunks * block).div_ceil(THREADS), THREADS)?;
         launch!(self, function, grid; outer, inner, at, from, number, to, heads, tails, positions, block, chunk)?;
         launch!(self, join, grid; inner, at, to, heads, tails, positions, block, chunk)
+    }
+
+    /// [`Gpu::segments`] for few positions.
+    fn segments_few(&self, op: Scatter, chosen: Chosen, blocks: &Blocks, values: View, out: View) -> Result<()> {
+        let Blocks { width, outer, inner, positions, block, .. } = *blocks;
+        let (code, dtype) = (code(op, out.dtype()), out.dtype());
+        let key = Key::new(Family::Index, "segments_few", [code, dtype as u16, width as u16]);
+        let function = self.function(key, || fold_defines("SEGMENTS_FEW", code, dtype).define("LANES", width))?;
+        let Chosen { index, step, size, stride } = chosen;
+        let (at, from, to, fault) = (index.ptr() as u64, values.ptr() as u64, out.ptr() as u64, self.fault());
+        let (stride, count) = (stride / width, positions as u32);
+        // Enough blocks for all multiprocessors, as long as each has columns.
+        let across = positions.div_ceil(FEW_PER_BLOCK);
+        let down = (2 * self.properties.multiprocessors).div_ceil(across).clamp(1, block.div_ceil(32).min(1024));
+        let grid = Grid::plane(across, down, THREADS)?;
+        launch!(self, function, grid; outer, inner, at, step, size, stride, from, to, count, block, fault)
     }
 
     pub fn gather(&self, x: View, dim: usize, index: View, out: View) -> Result<()> {
@@ -272,6 +323,14 @@ impl Gpu {
         let (size, [stride], _, _) = along(out.shape(), dim, [out.strides()]);
         let (length, [_, index_step, src_step], shape, [o, _, s]) =
             along(index.shape(), dim, [out.strides(), index.strides(), src_strides]);
+        if let Operand::Tensor(values) = src
+            && few(length, size)
+        {
+            let (outer, inner) = (loops(&[length], [&[src_step]]), loops(&shape, [&o, &s]));
+            let blocks = Blocks::of(&outer, &inner, &[stride], [out, values], out.dtype().is_float(), size)?;
+            let chosen = Chosen { index, step: index_step, size, stride };
+            return self.segments_few(op, chosen, &blocks, values, out);
+        }
         let offsets = self.line_offsets(&[length], [&[index_step], &[0]], index, (size, stride))?;
         let blocks = Blocks {
             width: 1,
@@ -373,6 +432,11 @@ impl Gpu {
         let (row_step, step) = (out.strides()[0], out.strides()[1]);
         launch!(self, writer, grid; nest, shape, from, count, before, summed, to, row_step, step)
     }
+}
+
+/// Whether a kernel compares all positions' indices, which select from `size` entries, instead of sorting them.
+fn few(positions: usize, size: usize) -> bool {
+    positions <= FEW && size < u32::MAX as usize
 }
 
 /// Bytes of [`wide_type`].
