@@ -198,6 +198,7 @@ impl Cpu {
             | Call::Update(_)
             | Call::ForeachCopy(_)
             | Call::Ctc(_)
+            | Call::Unique(_)
             | Call::CtcBackward(_) => return Ok(Outcome::Declined),
         }
         Ok(Outcome::Done)

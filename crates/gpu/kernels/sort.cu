@@ -61,7 +61,7 @@ __device__ inline u64 key_of_element(T x) {
 #endif
 }
 
-#if defined(SORT_BLOCK) || defined(RADIX_SCATTER)
+#if defined(SORT_BLOCK) || defined(UNIQUE_BLOCK) || defined(RADIX_SCATTER)
 #define WARPS 8
 struct Ranks { u32 counts[WARPS][256]; u32 starts[256]; u32 totals[WARPS]; };
 
@@ -111,23 +111,30 @@ __device__ inline void rank_digits(const u32 (&digits)[ITEMS], u32 (&places)[ITE
 }
 #endif
 
-#ifdef SORT_BLOCK
-// Sorts lines of at most 256 * ITEMS elements, a line to a block, and writes the first `kept` values and positions, or
-// the items themselves. Keys are compared after `flip` inverts them for descending order.
-extern "C" __global__ void __launch_bounds__(256) sort_block(Nest<3> lines, const T* x, T* values, i64* indices, Item* items, u64 length, u64 kept, u64 x_step, u64 value_step, u64 index_step, u64 flip, u32 passes) {
-    __shared__ Item sorted[256 * ITEMS];
-    __shared__ Ranks ranks;
-    idx at[3];
-    lines.offsets((idx)blockIdx.x, at);
-    u32 first = threadIdx.x / 32 * 32 * ITEMS + threadIdx.x % 32;
-    Item own[ITEMS];
+#if defined(SORT_BLOCK) || defined(UNIQUE_BLOCK)
+struct Either { static __device__ u64 merge(u64 a, u64 b) { return a | b; } };
+
+// A thread's items of a line of `length`, from place `first` on, 32 places apart. Places past the end get the largest
+// key. Keys are compared after `flip` inverts them for descending order. Returns the bits that differ between keys.
+__device__ inline u64 load_items(Item (&own)[ITEMS], const T* line, u64 step, u64 length, u64 flip, u32 first, u64* shared) {
+    u64 some = key_of_element(line[0]) ^ flip, differ = 0;
 #pragma unroll
     for (u32 i = 0; i < ITEMS; i++) {
         u64 place = first + i * 32;
         own[i] = item_of(0xffffffffffffffffULL, place);
-        if (place < length) own[i] = item_of(key_of_element(x[at[0] + place * x_step]) ^ flip, place);
+        if (place < length) {
+            u64 key = key_of_element(line[place * step]) ^ flip;
+            own[i] = item_of(key, place);
+            differ |= key ^ some;
+        }
     }
+    return group_reduce<Either, 256>(differ, shared);
+}
+
+// Sorts a block's items by the digits that differ.
+__device__ inline void sort_items(Item (&own)[ITEMS], Item* sorted, Ranks& ranks, u64 differ, u32 passes, u32 first) {
     for (u32 pass = 0; pass < passes; pass++) {
+        if ((differ >> (8 * pass) & 255) == 0) continue;
         u32 digits[ITEMS], places[ITEMS];
 #pragma unroll
         for (u32 i = 0; i < ITEMS; i++) digits[i] = (u32)(key_of(own[i]) >> (8 * pass)) & 255;
@@ -138,6 +145,22 @@ extern "C" __global__ void __launch_bounds__(256) sort_block(Nest<3> lines, cons
 #pragma unroll
         for (u32 i = 0; i < ITEMS; i++) own[i] = sorted[first + i * 32];
     }
+}
+#endif
+
+#ifdef SORT_BLOCK
+// Sorts lines of at most 256 * ITEMS elements, a line to a block, and writes the first `kept` values and positions, or
+// the items themselves.
+extern "C" __global__ void __launch_bounds__(256) sort_block(Nest<3> lines, const T* x, T* values, i64* indices, Item* items, u64 length, u64 kept, u64 x_step, u64 value_step, u64 index_step, u64 flip, u32 passes) {
+    __shared__ Item sorted[256 * ITEMS];
+    __shared__ Ranks ranks;
+    __shared__ u64 bits[WARPS];
+    idx at[3];
+    lines.offsets((idx)blockIdx.x, at);
+    u32 first = threadIdx.x / 32 * 32 * ITEMS + threadIdx.x % 32;
+    Item own[ITEMS];
+    u64 differ = load_items(own, x + at[0], x_step, length, flip, first, bits);
+    sort_items(own, sorted, ranks, differ, passes, first);
 #pragma unroll
     for (u32 i = 0; i < ITEMS; i++) {
         u64 place = first + i * 32, position = position_of(own[i]);
@@ -149,6 +172,61 @@ extern "C" __global__ void __launch_bounds__(256) sort_block(Nest<3> lines, cons
             indices[at[2] + place * index_step] = (i64)position;
         }
     }
+}
+#endif
+
+#ifdef UNIQUE_BLOCK
+// The distinct elements of one line of at most 256 * ITEMS, their counts, the number of each element's, and how many
+// there are. NaN has the largest key of its dtype, and differs from every other.
+extern "C" __global__ void __launch_bounds__(256) unique_block(const T* x, T* values, i64* inverse, i64* counts, i64* count, u64 length, u32 passes) {
+    __shared__ Item sorted[256 * ITEMS];
+    __shared__ Ranks ranks;
+    __shared__ u64 bits[WARPS];
+    __shared__ u32 distinct[WARPS];
+    u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = warp * 32 * ITEMS + lane;
+    Item own[ITEMS];
+    u64 differ = load_items(own, x, 1, length, 0, first, bits);
+    sort_items(own, sorted, ranks, differ, passes, first);
+    __syncthreads();
+#pragma unroll
+    for (u32 i = 0; i < ITEMS; i++) sorted[first + i * 32] = own[i];
+    __syncthreads();
+    // Which items begin a run, by groups of 32 neighbours, and the number of runs that begin before a group.
+    u32 begins[ITEMS], before[ITEMS], mine = 0;
+#pragma unroll
+    for (u32 i = 0; i < ITEMS; i++) {
+        u32 place = first + i * 32;
+        u64 key = key_of(own[i]);
+        bool is_nan = IS_FLOAT && key == 0xffffffffffffffffULL >> (64 - 8 * sizeof(T));
+        bool begin = place < length && (place == 0 || is_nan || key_of(sorted[place > 0 ? place - 1 : 0]) != key);
+        begins[i] = ballot((u32)begin);
+        before[i] = mine;
+        mine += __popc(begins[i]);
+    }
+    if (lane == 0) distinct[warp] = mine;
+    __syncthreads();
+    u32 earlier = 0, all = 0;
+    for (u32 w = 0; w < WARPS; w++) {
+        if (w == warp) earlier = all;
+        all += distinct[w];
+    }
+    // The items are not read any more: their memory is the places where runs begin.
+    u32* starts = (u32*)sorted;
+#pragma unroll
+    for (u32 i = 0; i < ITEMS; i++) {
+        u32 place = first + i * 32;
+        if (place >= length) continue;
+        u64 position = position_of(own[i]);
+        u32 number = earlier + before[i] + __popc(begins[i] << (31 - lane)) - 1;
+        inverse[position] = (i64)number;
+        if (begins[i] >> lane & 1) {
+            values[number] = x[position];
+            starts[number] = place;
+        }
+    }
+    __syncthreads();
+    for (u32 n = threadIdx.x; n < all; n += 256) counts[n] = (i64)((n + 1 < all ? starts[n + 1] : (u32)length) - starts[n]);
+    if (threadIdx.x == 0) *count = (i64)all;
 }
 #endif
 

@@ -222,6 +222,7 @@ impl Backend for GpuBackend {
             Call::Sort(c) => gpu.sort(c.x, c.dim, c.descending, c.values, c.indices)?,
             Call::TopK(c) => gpu.topk(c.x, c.dim, c.largest, c.values, c.indices)?,
             Call::SearchSorted(c) => gpu.searchsorted(c.sorted, c.values, c.right, c.out)?,
+            Call::Unique(c) => return gpu.unique(c).map(Outcome::from),
             Call::Histogram(c) => gpu.histogram(c.x, c.low, c.high, c.out)?,
             Call::Index(c) => gpu.index(c.x, &c.indices, c.out)?,
             Call::IndexPut(c) => gpu.index_put(&c.indices, c.values, c.accumulate, c.out)?,

@@ -270,12 +270,13 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
                 add(format!("scan {code} {dtype}"), Family::Scan, scan::defines(code, dtype, out, code % 2 == 0, true));
             }
         }
-        let all = sort::Order::values(dtype, 5000, false).defines("SORT_BLOCK", 4);
+        let all = sort::unique_defines(sort::Order::values(dtype, 5000, false), 4).define("SORT_BLOCK", 1);
         let all = all.define("RADIX_COUNT", 1).define("RADIX_SCATTER", 1).define("SORT_GATHER", 1).define("SEARCH", 1);
         let all = all.define("TOPK_SHORT", 1).define("SHORT", 8).define("TOPK_ROWS", 1);
         add(format!("sort {dtype}"), Family::Sort, all.dtype("OUT", DType::I32));
         for code in [1, 4] {
             let defines = index::fold_defines("SEGMENTS", code, dtype).define("PACKED", code % 2).define("SCATTER", 1);
+            let defines = defines.define("SEGMENTS_FEW", 1).define("LANES", 2);
             add(format!("scatter {code} {dtype}"), Family::Index, defines);
         }
         add(format!("nonzero {dtype}"), Family::Index, index::defines("NONZERO").dtype("T", dtype));

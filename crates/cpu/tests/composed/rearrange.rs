@@ -38,6 +38,18 @@ fn ranks_and_counts() {
         run(e, call::Permutation { stream: STREAM, out: order.view() }).unwrap();
         vec![range, order]
     });
+    // Elements that are all distinct, so that every output is written as a whole.
+    let engine = rushlight_cpu::backend();
+    let x = Tensor::new(engine, DType::I64, &[5], |i| (i * 3 % 5) as f64 - 2.0);
+    let out = |dtype, n| Tensor::out(engine, dtype, &[n]);
+    let [values, inverse, counts, count] = [5, 5, 5, 1].map(|n| out(DType::I64, n));
+    let (values_to, inverse_to, counts_to, count_to) = (values.view(), inverse.view(), counts.view(), count.view());
+    let call = call::Unique { x: x.view(), values: values_to, inverse: inverse_to, counts: counts_to, count: count_to };
+    run(engine, call).unwrap();
+    let found = [&values, &inverse, &counts, &count].map(Tensor::values);
+    assert_eq!(found[0], [-2.0, -1.0, 0.0, 1.0, 2.0]);
+    assert_eq!(found[1], [0.0, 3.0, 1.0, 4.0, 2.0]);
+    assert_eq!((&found[2][..], &found[3][..]), (&[1.0; 5][..], &[5.0][..]));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::device::{Gpu, Scratch};
 use crate::families::scan::along;
 use crate::launch::kernel::{Defines, Family, Function, Grid, Key, launch};
 use crate::launch::nest::Nest;
-use rushlight_core::backend::Scan;
+use rushlight_core::backend::{Scan, call};
 use rushlight_core::{DType, Dims, Error, Result, View};
 
 const THREADS: usize = 256;
@@ -163,6 +163,23 @@ impl Gpu {
         self.function(key, || order.defines("SORT_BLOCK", items))
     }
 
+    /// The distinct elements of short vectors. Returns whether there is a kernel for the length.
+    pub fn unique(&self, c: &call::Unique<View>) -> Result<bool> {
+        let (length, dtype) = (c.x.numel(), c.x.dtype());
+        let order = Order::values(dtype, length, false);
+        if length > order.items() * THREADS {
+            return Ok(false);
+        }
+        let items = length.div_ceil(THREADS).next_power_of_two();
+        let key = Key::new(Family::Sort, "unique_block", order.tags(items));
+        let function = self.function(key, || unique_defines(order, items))?;
+        let [from, values, inverse, counts, count] =
+            [c.x, c.values, c.inverse, c.counts, c.count].map(|view| view.ptr() as u64);
+        let (grid, passes) = (Grid::line(1, THREADS)?, order.passes as u32);
+        launch!(self, function, grid; from, values, inverse, counts, count, length, passes)?;
+        Ok(true)
+    }
+
     /// The sorted items of long lines.
     fn radix_sorted(&self, order: Order, lines: &Lines) -> Result<Scratch<'_>> {
         let (length, step, flip) = (lines.length, lines.step, order.flip());
@@ -231,6 +248,11 @@ impl Gpu {
         let grid = Grid::line(count.div_ceil(THREADS), THREADS)?;
         launch!(self, function, grid; nest, a, b, c, count, columns, length, sorted_step, value_step, out_step, right)
     }
+}
+
+/// Definitions of the kernel that finds distinct elements.
+pub fn unique_defines(order: Order, items: usize) -> Defines {
+    order.defines("UNIQUE_BLOCK", items).define("IS_FLOAT", order.dtype.is_float() as u8)
 }
 
 /// Compile-time definitions of the kernel.

@@ -49,13 +49,41 @@ impl Runs {
     }
 }
 
+/// Longest vector whose distinct values one call finds: what GPUs sort in one block.
+const SHORT: usize = 2048;
+
 impl Tensor {
     /// The distinct values in ascending order.
     pub fn unique(&self) -> Result<Tensor> {
         no_grad(|| {
+            if let Some(found) = self.unique_short()? {
+                return Ok(found.values);
+            }
             let sorted = self.reshape([-1isize])?.sort(0, false)?.0;
             sorted.index_select(0, &Runs::of(&sorted)?.starts)
         })
+    }
+
+    /// [`Tensor::unique_full`] of few elements, by one call and one value read from the device.
+    fn unique_short(&self) -> Result<Option<Unique>> {
+        let n = self.numel();
+        if n == 0 || n > SHORT || self.dtype().is_carried() {
+            return Ok(None);
+        }
+        crate::capture::refuse("unique", self.device())?;
+        let flat = self.reshape([-1isize])?.contiguous()?;
+        let new = |n: usize| self.uninit_like(&[n], DType::I64);
+        let (values, inverse, counts, count) = (self.uninit_like(&[n], self.dtype())?, new(n)?, new(n)?, new(1)?);
+        flat.run(call::Unique {
+            x: flat.engine_view(),
+            values: values.engine_view(),
+            inverse: inverse.engine_view(),
+            counts: counts.engine_view(),
+            count: count.engine_view(),
+        })?;
+        let found = count.item::<i64>()? as usize;
+        let (values, counts) = (values.narrow(0, 0, found)?, counts.narrow(0, 0, found)?);
+        Ok(Some(Unique { values, inverse: inverse.reshape(self.shape())?, counts }))
     }
 
     /// The distinct values in ascending order, with each element's index among them and the counts.
@@ -70,6 +98,9 @@ impl Tensor {
     /// ```
     pub fn unique_full(&self) -> Result<Unique> {
         self.picked("unique", || {
+            if let Some(found) = self.unique_short()? {
+                return Ok(found);
+            }
             let (sorted, order) = self.reshape([-1isize])?.sort(0, false)?;
             let runs = Runs::of(&sorted)?;
             let numbers = runs.numbers()?;

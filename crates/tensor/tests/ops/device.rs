@@ -401,6 +401,52 @@ fn scattered_sums() -> Result<()> {
     agree("fine histogram", 0.0, &[&randn(&[4000])?], |t| t[0].histc(3000, 0.0, 0.0))
 }
 
+/// Rows added at few indices, which are compared with each other instead of sorted: every one different, and all the
+/// same; whole vectors, odd widths and one wide row.
+#[test]
+fn rows_at_few_indices() -> Result<()> {
+    let _turn = turn();
+    for (targets, count, width) in [(2000, 2048, 16), (40, 301, 37), (3, 500, 264), (9, 2, 9000), (1, 1, 8)] {
+        let index = Tensor::randint(0, targets as i64, [count])?;
+        for (dtype, close) in [(DType::F32, 1e-5), (DType::BF16, 2e-2), (DType::F64, 1e-12), (DType::I64, 0.0)] {
+            let x = randn(&[targets, width])?.mul(10.0)?.to_dtype(dtype)?;
+            let rows = randn(&[count, width])?.add(0.5)?.mul(10.0)?.to_dtype(dtype)?;
+            let (all, backwards) = ([&x, &index, &rows], rows.t()?.contiguous()?);
+            agree("index_add", close, &all, |t| t[0].index_add(0, &t[1], &t[2], 1.0))?;
+            let columns = [&x.t()?.contiguous()?, &index, &backwards];
+            agree("index_add of columns", close, &columns, |t| t[0].index_add(1, &t[1], &t[2], 1.0))?;
+            agree("index_add of views", close, &columns, |t| t[0].t()?.index_add(0, &t[1], &t[2].t()?, 1.0))?;
+            let same = |t: &[Tensor]| t[1].unsqueeze(1)?.expand([count, width]);
+            agree("shared indices", close, &all, |t| t[0].scatter_add(0, &same(t)?, &t[2]))?;
+        }
+    }
+    Ok(())
+}
+
+/// Distinct elements of vectors that a block sorts, and of longer ones: few and many of them, NaN, both zeros.
+#[test]
+fn distinct_elements() -> Result<()> {
+    let _turn = turn();
+    for n in [1, 2, 33, 300, 2048, 2049, 6000] {
+        let wide = randn(&[n])?.mul(1e6)?;
+        let few = wide.mul(3e-6)?.round()?;
+        let holes = few.masked_fill(&few.eq(1.0)?, f64::NAN)?;
+        for dtype in [DType::I64, DType::I32, DType::I8, DType::Bool, DType::F32, DType::F64, DType::BF16] {
+            for x in [&wide, &few, &holes].into_iter().take(if dtype.is_float() { 3 } else { 2 }) {
+                let x = x.to_dtype(dtype)?;
+                agree("unique", 0.0, &[&x], |t| {
+                    let found = t[0].unique()?;
+                    if dtype.is_float() { found.nan_to_num(Some(1e9), None, None) } else { Ok(found) }
+                })?;
+                agree("places", 0.0, &[&x], |t| Ok(t[0].unique_full()?.inverse))?;
+                agree("counts", 0.0, &[&x], |t| Ok(t[0].unique_full()?.counts))?;
+            }
+        }
+        agree("one value", 0.0, &[&few.zeros_like()?], |t| Ok(t[0].unique_full()?.counts))?;
+    }
+    Ok(())
+}
+
 #[test]
 fn resized_planes() -> Result<()> {
     let _turn = turn();

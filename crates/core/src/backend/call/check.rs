@@ -188,6 +188,14 @@ impl<V: Shaped> Call<V> {
                 of("x", &c.x, DType::I64)?;
                 same("out", &c.out, &[2])
             }
+            Call::Unique(c) => {
+                for (name, out) in [("values", &c.values), ("inverse", &c.inverse), ("counts", &c.counts)] {
+                    same(name, out, c.x.sizes())?;
+                }
+                of("inverse", &c.inverse, DType::I64)?;
+                of("counts", &c.counts, DType::I64)?;
+                of("count", &c.count, DType::I64)
+            }
             Call::PadFrom(c) => {
                 let (x, out) = (c.x.sizes(), c.out.sizes());
                 let lead = x.len().checked_sub(c.sources.len()).ok_or("more sources than dimensions")?;

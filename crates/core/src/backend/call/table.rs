@@ -120,6 +120,11 @@ calls! {
     /// The least and the greatest element of a non-empty contiguous `i64` tensor; `out` is `i64`, `[2]`, contiguous.
     int_range IntRange: Copy { reads { x: one } writes { out: one } }
 
+    /// The distinct elements of a contiguous vector of at least one in ascending order, NaN as the largest and each of
+    /// its own; for each element its place among them; how often each occurs; and their number, one element. `values`
+    /// and `counts` have `x`'s size: what comes after the last distinct element is any. All but `values` are `i64`.
+    unique Unique: Copy { reads { x: one } writes { values: one, inverse: one, counts: one, count: one } }
+
     // ---- rearrangements
 
     /// `x` padded by its own elements: `sources` has, for each of the last dimensions, the index in `x` of every index
@@ -447,7 +452,8 @@ calls! {
     /// before, otherwise leaves it unchanged. Without a factor only `found_inf` is written.
     foreach_scale ForeachScale { reads { factor: maybe_operand } changes { xs: list, found_inf: maybe } }
 
-    /// Copies each tensor to its destination, which has as many elements, converting; contiguous.
+    /// Copies each tensor to its destination, which has as many elements, converting; contiguous. A destination of the
+    /// same shape may lie in rows with gaps between them: its dimensions are contiguous but for one stride.
     foreach_copy ForeachCopy { reads { from: list } writes { to: list } }
 
     /// A dense factorisation over the last two dimensions of contiguous `f32` or `f64` tensors. The tensor layer moves

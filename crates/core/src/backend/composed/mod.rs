@@ -51,6 +51,7 @@ pub unsafe fn run(engine: &dyn Backend, call: &Call<View>) -> Result<()> {
         Call::SearchSorted(c) => order::searchsorted(c),
         Call::Histogram(c) => rearrange::histogram(c),
         Call::IntRange(c) => rearrange::int_range(c),
+        Call::Unique(c) => order::unique(c),
         Call::PadFrom(c) => rearrange::pad_from(c),
         Call::Flip(c) => rearrange::flip(c),
         Call::Resample(c) => rearrange::resample(c),

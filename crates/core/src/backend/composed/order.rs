@@ -94,6 +94,34 @@ pub fn topk(c: &call::TopK<View>) -> Result<()> {
     sort(&call::Sort { x, dim, descending: largest, values, indices })
 }
 
+/// Default body of [`Unique`](call::Unique). The host counts the runs of equal neighbours.
+pub fn unique(c: &call::Unique<View>) -> Result<()> {
+    let x = Array::of(c.x);
+    let n = x.numel();
+    let (sorted, order) = (x.uninit(&[n], x.dtype())?, x.uninit(&[n], DType::I64)?);
+    let (values, indices) = (sorted.view(), order.view());
+    execute(call::Sort { x: x.view(), dim: 0, descending: false, values, indices })?;
+    let changes = sorted.slice(0, 1, n - 1).ne(&sorted.slice(0, 0, n - 1))?.copied(DType::I64)?.download()?;
+    let order = order.download()?;
+    let numbers = |bytes: &[u8]| -> Vec<i64> { bytes.as_chunks().0.iter().map(|b| i64::from_ne_bytes(*b)).collect() };
+    let (mut firsts, mut counts, mut inverse) = (vec![0; n], vec![0; n], vec![0; n]);
+    let mut last = 0;
+    for (place, (at, change)) in numbers(&order).into_iter().zip([0].into_iter().chain(numbers(&changes))).enumerate() {
+        if change != 0 {
+            last += 1;
+            firsts[last] = place as i64;
+        }
+        counts[last] += 1;
+        inverse[at as usize] = last as i64;
+    }
+    for (numbers, to) in [(&inverse, c.inverse), (&counts, c.counts)] {
+        x.uploaded(&[n], numbers)?.copy_to(&Array::of(to).reshape(&[n])?)?;
+    }
+    x.uploaded(&[1], &[last as i64 + 1])?.copy_to(&Array::of(c.count).reshape(&[1])?)?;
+    let firsts = x.uploaded(&[n], &firsts)?;
+    execute(call::Gather { x: sorted.view(), dim: 0, index: firsts.view(), out: c.values })
+}
+
 /// Default body of [`SearchSorted`](call::SearchSorted).
 pub fn searchsorted(c: &call::SearchSorted<View>) -> Result<()> {
     let call::SearchSorted { sorted, values, right, out } = *c;
