@@ -12,6 +12,7 @@ mod conv;
 mod copy;
 mod cross_entropy;
 mod engine;
+mod fft;
 mod gather;
 mod gemm;
 mod index;
