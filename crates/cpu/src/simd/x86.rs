@@ -1,9 +1,10 @@
-//! `f32` vectors by intrinsics.
+//! `f32` vectors by intrinsics, and the vectors of the levels.
 
 // Every function here inherits the contract of its trait: the CPU has the level. Values of these types exist only
 // inside kernels compiled for it.
 
-use super::{Lanes, Simd, Vectors};
+use super::x86_f64::{F64x4, F64x8};
+use super::{Simd, Vectors};
 use crate::isa;
 use half::f16;
 use std::arch::x86_64::*;
@@ -486,7 +487,7 @@ macro_rules! half_conversions {
 
 impl Vectors for isa::Avx2 {
     type F32 = F32x8;
-    type F64 = Lanes<f64, 4, Self>;
+    type F64 = F64x4;
     half_conversions!(
         8,
         _mm_loadu_si128,
@@ -501,7 +502,7 @@ impl Vectors for isa::Avx2 {
 
 impl Vectors for isa::Avx512 {
     type F32 = F32x16;
-    type F64 = Lanes<f64, 8, Self>;
+    type F64 = F64x8;
     half_conversions!(
         16,
         _mm256_loadu_si256,
