@@ -4,10 +4,10 @@
 //! coefficients; if it is small, a strip is a whole image with coefficients for each of its `channels * space`
 //! columns.
 
-use crate::float::{Float, Scratch, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float};
+use crate::float::{BLOCK, Float, each_block, expect, load_parameter, store_parameter, with_float};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
-use crate::row_norm::{BLOCK, Moments, add_into, block_moments};
+use crate::row_norm::{Moments, add_into, block_moments};
 use crate::simd::{Real, Simd, Vectors, sweep, total};
 use rushlight_core::backend::{BatchNorm, call};
 use rushlight_core::sync::SendPtr;
@@ -100,6 +100,12 @@ impl Strips {
         (GRAIN / self.len.max(1)).max(1)
     }
 
+    /// The coefficients of a strip's elements from `at` on.
+    #[inline(always)]
+    fn from<R, const N: usize>(self, at: usize, coefficients: [&[R]; N]) -> [&[R]; N] {
+        if self.planes { coefficients } else { coefficients.map(|c| &c[at..]) }
+    }
+
     /// Coefficients of the channels, repeated for the columns of a strip that has several channels.
     fn spread<R: Real>(&self, space: usize, per_channel: impl Iterator<Item = R>) -> Vec<R> {
         let repeat = if self.planes { 1 } else { space };
@@ -137,7 +143,7 @@ unsafe fn forward<T: Float>(
             let c = if strips.planes { strip % spec.channels } else { 0 };
             let at = strip * strips.len;
             // SAFETY: the strip is within the tensors and is this task's; coefficients are there for its columns.
-            unsafe { affine::<T>(strips, xs.at(at), ys.at(at), &means[c..], &scales[c..], &shifts[c..]) }
+            unsafe { affine::<T>(strips, xs.at(at), ys.at(at), [&means[c..], &scales[c..], &shifts[c..]]) }
         }
     });
 }
@@ -181,10 +187,17 @@ unsafe fn backward<T: Float>(
             for strip in from..to {
                 let c = if strips.planes { strip % spec.channels } else { 0 };
                 let at = strip * strips.len;
-                let pull = Pull { means: &means[c..], of_mean: &of_mean[c..], of_spread: &of_spread[c..] };
-                let pull = spec.training.then_some(pull);
+                let pull = spec.training.then_some([&means[c..], &of_mean[c..], &of_spread[c..]]);
                 // SAFETY: the strip is within the tensors and is this task's; coefficients are there for its columns.
-                unsafe { gradient::<T>(strips, dys.at(at), xs.at(at), dxs.at(at), &scales[c..], pull) }
+                unsafe {
+                    gradient::<T>(
+                        strips,
+                        [dys.at(at), xs.at(at)].map(|p| p.cast_const()),
+                        dxs.at(at),
+                        &scales[c..],
+                        pull,
+                    )
+                }
             }
         });
     }
@@ -295,6 +308,9 @@ unsafe fn column_sums<T: Float>(
     (0..spec.channels).map(|c| [of_channel(c, 0), of_channel(c, 1)]).collect()
 }
 
+/// Coefficients of a strip: one of each for a plane, one for each column of an image.
+type Coefficients<'a, R> = [&'a [R]; 3];
+
 /// A vector of coefficients: one value for a plane, or one per column.
 #[inline(always)]
 unsafe fn coefficient<V: Simd, const PLANES: bool>(p: &[V::Elem], i: usize, m: usize) -> V {
@@ -307,79 +323,52 @@ unsafe fn coefficient<V: Simd, const PLANES: bool>(p: &[V::Elem], i: usize, m: u
 }
 
 #[inline(always)]
-unsafe fn affine_strip<T: Float, I: Vectors, const PLANES: bool>(
-    len: usize,
-    x: *const T,
-    y: *mut T,
-    means: &[T::Acc],
-    scales: &[T::Acc],
-    shifts: &[T::Acc],
-) {
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
-    for at in (0..len).step_by(BLOCK) {
-        let n = BLOCK.min(len - at);
-        // SAFETY: a block of `n` within the strip.
+unsafe fn affine_strip<R: Real, I: Vectors, const PLANES: bool>(x: *const R, y: *mut R, n: usize, by: Coefficients<R>) {
+    let [means, scales, shifts] = by;
+    sweep!(R::V<I>, n, i, m => {
+        // SAFETY: by the caller's contract.
         unsafe {
-            let y = y.add(at);
-            let x = load_row::<T, I>(x.add(at), scratch.as_mut_ptr(), n);
-            let out = out_row(y, scratch.as_mut_ptr());
-            sweep!(V<T, I>, n, i, m => {
-                let mean = coefficient::<V<T, I>, PLANES>(means, at + i, m);
-                let scale = coefficient::<V<T, I>, PLANES>(scales, at + i, m);
-                let shift = coefficient::<V<T, I>, PLANES>(shifts, at + i, m);
-                (V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - mean).fma(scale, shift).put(out.add(i), m);
-            });
-            store_row::<T, I>(out, y, n);
+            let mean = coefficient::<R::V<I>, PLANES>(means, i, m);
+            let scale = coefficient::<R::V<I>, PLANES>(scales, i, m);
+            let shift = coefficient::<R::V<I>, PLANES>(shifts, i, m);
+            (R::V::<I>::get(x.add(i), m, R::ZERO) - mean).fma(scale, shift).put(y.add(i), m);
         }
-    }
+    });
 }
 
 #[inline(always)]
-unsafe fn affine_kernel<T: Float, I: Vectors>(
-    strips: Strips,
-    x: *const T,
-    y: *mut T,
-    means: &[T::Acc],
-    scales: &[T::Acc],
-    shifts: &[T::Acc],
-) {
+unsafe fn affine_kernel<R: Real, I: Vectors>(planes: bool, x: *const R, y: *mut R, n: usize, by: Coefficients<R>) {
     // SAFETY: by the caller's contract.
-    unsafe {
-        if strips.planes {
-            affine_strip::<T, I, true>(strips.len, x, y, means, scales, shifts)
-        } else {
-            affine_strip::<T, I, false>(strips.len, x, y, means, scales, shifts)
-        }
-    }
+    unsafe { if planes { affine_strip::<R, I, true>(x, y, n, by) } else { affine_strip::<R, I, false>(x, y, n, by) } }
 }
 multiversion! {
-    /// `y = (x - mean) * scale + shift`.
-    ///
-    /// # Safety
-    /// A strip at `x` and `y`, which do not overlap; one coefficient for a plane, `len` for an image.
-    unsafe fn affine<T: Float>(
-        strips: Strips, x: *const T, y: *mut T, means: &[T::Acc], scales: &[T::Acc], shifts: &[T::Acc],
-    ) = affine_kernel;
+    unsafe fn wide_affine<R: Real>(planes: bool, x: *const R, y: *mut R, n: usize, by: Coefficients<R>) = affine_kernel;
+}
+
+/// `y = (x - mean) * scale + shift`.
+///
+/// # Safety
+/// A strip at `x` and `y`, which do not overlap; one coefficient for a plane, `len` for an image.
+unsafe fn affine<T: Float>(strips: Strips, x: *const T, y: *mut T, by: Coefficients<T::Acc>) {
+    let planes = strips.planes;
+    // SAFETY: by the caller's contract.
+    unsafe { each_block(strips.len, [x], y, |at, n, [x], y| wide_affine(planes, x, y, n, strips.from(at, by))) }
 }
 
 #[inline(always)]
-unsafe fn plane_dot_kernel<T: Float, I: Vectors>(dy: *const T, x: *const T, mean: T::Acc, len: usize) -> [f64; 2] {
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
-    let (zero, center) = (V::<T, I>::splat(T::Acc::ZERO), V::<T, I>::splat(mean));
+unsafe fn plane_dot_kernel<R: Real, I: Vectors>(dy: *const R, x: *const R, mean: R, len: usize) -> [f64; 2] {
+    let (zero, center) = (R::V::<I>::splat(R::ZERO), R::V::<I>::splat(mean));
     let mut sums = [0.0; 2];
     for at in (0..len).step_by(BLOCK) {
         let n = BLOCK.min(len - at);
         let (mut plain, mut weighted) = ([zero; 4], [zero; 4]);
         // SAFETY: a block of `n` within the plane.
         unsafe {
-            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
-            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
-            sweep!(V<T, I>, n, i, m, k => {
-                let dy = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO);
+            let (dy, x) = (dy.add(at), x.add(at));
+            sweep!(R::V<I>, n, i, m, k => {
+                let dy = R::V::<I>::get(dy.add(i), m, R::ZERO);
                 plain[k] = plain[k] + dy;
-                weighted[k] = dy.fma(V::<T, I>::get(x.add(i), m, mean) - center, weighted[k]);
+                weighted[k] = dy.fma(R::V::<I>::get(x.add(i), m, mean) - center, weighted[k]);
             });
         }
         sums = [sums[0] + total(plain).to_f64(), sums[1] + total(weighted).to_f64()];
@@ -387,123 +376,148 @@ unsafe fn plane_dot_kernel<T: Float, I: Vectors>(dy: *const T, x: *const T, mean
     sums
 }
 multiversion! {
-    /// Sums over a plane of `dy` and `dy * (x - mean)`.
-    ///
-    /// # Safety
-    /// `len` elements at `dy` and `x`.
-    unsafe fn plane_dot<T: Float>(dy: *const T, x: *const T, mean: T::Acc, len: usize) -> [f64; 2] = plane_dot_kernel;
+    unsafe fn wide_plane_dot<R: Real>(dy: *const R, x: *const R, mean: R, len: usize) -> [f64; 2] = plane_dot_kernel;
+}
+
+/// Sums over a plane of `dy` and `dy * (x - mean)`.
+///
+/// # Safety
+/// `len` elements at `dy` and `x`.
+unsafe fn plane_dot<T: Float>(dy: *const T, x: *const T, mean: T::Acc, len: usize) -> [f64; 2] {
+    let mut sums = [0.0; 2];
+    // SAFETY: by the caller's contract.
+    unsafe {
+        each_block(len, [dy, x], std::ptr::null_mut(), |_, n, [dy, x], _| {
+            let part = wide_plane_dot(dy, x, mean, n);
+            sums = [sums[0] + part[0], sums[1] + part[1]];
+        });
+    }
+    sums
 }
 
 #[inline(always)]
-unsafe fn add_columns_kernel<T: Float, I: Vectors>(
-    dy: Option<*const T>,
-    x: *const T,
-    means: &[T::Acc],
-    sums: *mut T::Acc,
+unsafe fn add_columns_kernel<R: Real, I: Vectors>(
+    dy: Option<*const R>,
+    x: *const R,
+    means: *const R,
+    [plain, weighted]: [*mut R; 2],
+    n: usize,
 ) {
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    let len = means.len();
-    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
-    for at in (0..len).step_by(BLOCK) {
-        let n = BLOCK.min(len - at);
-        // SAFETY: a block of `n` within the strip and both rows of sums.
+    sweep!(R::V<I>, n, i, m => {
+        // SAFETY: by the caller's contract.
         unsafe {
-            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
-            let dy = match dy {
-                Some(dy) => Some(load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n)),
-                None => None,
+            let d = R::V::<I>::get(x.add(i), m, R::ZERO) - R::V::<I>::get(means.add(i), m, R::ZERO);
+            let factor = match dy {
+                Some(dy) => R::V::<I>::get(dy.add(i), m, R::ZERO),
+                None => d,
             };
-            let (plain, weighted) = (sums.add(at), sums.add(len + at));
-            sweep!(V<T, I>, n, i, m => {
-                let d = V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - coefficient::<V<T, I>, false>(means, at + i, m);
-                let factor = match dy {
-                    Some(dy) => V::<T, I>::get(dy.add(i), m, T::Acc::ZERO),
-                    None => d,
-                };
-                (V::<T, I>::get(plain.add(i), m, T::Acc::ZERO) + factor).put(plain.add(i), m);
-                factor.fma(d, V::<T, I>::get(weighted.add(i), m, T::Acc::ZERO)).put(weighted.add(i), m);
+            (R::V::<I>::get(plain.add(i), m, R::ZERO) + factor).put(plain.add(i), m);
+            factor.fma(d, R::V::<I>::get(weighted.add(i), m, R::ZERO)).put(weighted.add(i), m);
+        }
+    });
+}
+multiversion! {
+    unsafe fn wide_add_columns<R: Real>(
+        dy: Option<*const R>, x: *const R, means: *const R, sums: [*mut R; 2], n: usize,
+    ) = add_columns_kernel;
+}
+
+/// Adds to each column's two sums `dy` (or `x - mean`) and that times `x - mean`.
+///
+/// # Safety
+/// As many elements at `dy` and `x` as there are means, twice as many sums.
+unsafe fn add_columns<T: Float>(dy: Option<*const T>, x: *const T, means: &[T::Acc], sums: *mut T::Acc) {
+    let (len, none) = (means.len(), std::ptr::null_mut());
+    // SAFETY: by the caller's contract.
+    unsafe {
+        let add = |at: usize, n, dy, x| {
+            wide_add_columns(dy, x, means.as_ptr().add(at), [sums.add(at), sums.add(len + at)], n);
+        };
+        match dy {
+            Some(dy) => each_block(len, [dy, x], none, |at, n, [dy, x], _| add(at, n, Some(dy), x)),
+            None => each_block(len, [x], none, |at, n, [x], _| add(at, n, None, x)),
+        }
+    }
+}
+
+/// The part of a gradient that flows through the batch's own statistics: means, and the factors of the mean and of the
+/// spread.
+type Pull<'a, R> = Coefficients<'a, R>;
+
+#[inline(always)]
+unsafe fn gradient_strip<R: Real, I: Vectors, const PLANES: bool>(
+    [dy, x]: [*const R; 2],
+    dx: *mut R,
+    n: usize,
+    scales: &[R],
+    pull: Option<Pull<R>>,
+) {
+    // SAFETY: by the caller's contract.
+    unsafe {
+        if let Some([means, of_mean, of_spread]) = pull {
+            sweep!(R::V<I>, n, i, m => {
+                let scale = coefficient::<R::V<I>, PLANES>(scales, i, m);
+                let d = coefficient::<R::V<I>, PLANES>(means, i, m) - R::V::<I>::get(x.add(i), m, R::ZERO);
+                let g = R::V::<I>::get(dy.add(i), m, R::ZERO) * scale;
+                let g = g - coefficient::<R::V<I>, PLANES>(of_mean, i, m);
+                d.fma(coefficient::<R::V<I>, PLANES>(of_spread, i, m), g).put(dx.add(i), m);
+            });
+        } else {
+            sweep!(R::V<I>, n, i, m => {
+                let scale = coefficient::<R::V<I>, PLANES>(scales, i, m);
+                (R::V::<I>::get(dy.add(i), m, R::ZERO) * scale).put(dx.add(i), m);
             });
         }
     }
 }
-multiversion! {
-    /// Adds to each column's two sums `dy` (or `x - mean`) and that times `x - mean`.
-    ///
-    /// # Safety
-    /// As many elements at `dy` and `x` as there are means, twice as many sums.
-    unsafe fn add_columns<T: Float>(dy: Option<*const T>, x: *const T, means: &[T::Acc], sums: *mut T::Acc) = add_columns_kernel;
-}
-
-/// The part of a gradient that flows through the batch's own statistics.
-#[derive(Clone, Copy)]
-struct Pull<'a, R> {
-    means: &'a [R],
-    of_mean: &'a [R],
-    of_spread: &'a [R],
-}
 
 #[inline(always)]
-unsafe fn gradient_strip<T: Float, I: Vectors, const PLANES: bool>(
-    len: usize,
-    dy: *const T,
-    x: *const T,
-    dx: *mut T,
-    scales: &[T::Acc],
-    pull: Option<Pull<T::Acc>>,
-) {
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
-    for at in (0..len).step_by(BLOCK) {
-        let n = BLOCK.min(len - at);
-        // SAFETY: a block of `n` within the strip.
-        unsafe {
-            let dx = dx.add(at);
-            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
-            let out = out_row(dx, first.as_mut_ptr());
-            if let Some(pull) = pull {
-                let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
-                sweep!(V<T, I>, n, i, m => {
-                    let scale = coefficient::<V<T, I>, PLANES>(scales, at + i, m);
-                    let d = coefficient::<V<T, I>, PLANES>(pull.means, at + i, m) - V::<T, I>::get(x.add(i), m, T::Acc::ZERO);
-                    let g = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO) * scale;
-                    let g = g - coefficient::<V<T, I>, PLANES>(pull.of_mean, at + i, m);
-                    d.fma(coefficient::<V<T, I>, PLANES>(pull.of_spread, at + i, m), g).put(out.add(i), m);
-                });
-            } else {
-                sweep!(V<T, I>, n, i, m => {
-                    let scale = coefficient::<V<T, I>, PLANES>(scales, at + i, m);
-                    (V::<T, I>::get(dy.add(i), m, T::Acc::ZERO) * scale).put(out.add(i), m);
-                });
-            }
-            store_row::<T, I>(out, dx, n);
-        }
-    }
-}
-
-#[inline(always)]
-unsafe fn gradient_kernel<T: Float, I: Vectors>(
-    strips: Strips,
-    dy: *const T,
-    x: *const T,
-    dx: *mut T,
-    scales: &[T::Acc],
-    pull: Option<Pull<T::Acc>>,
+unsafe fn gradient_kernel<R: Real, I: Vectors>(
+    planes: bool,
+    from: [*const R; 2],
+    dx: *mut R,
+    n: usize,
+    scales: &[R],
+    pull: Option<Pull<R>>,
 ) {
     // SAFETY: by the caller's contract.
     unsafe {
-        if strips.planes {
-            gradient_strip::<T, I, true>(strips.len, dy, x, dx, scales, pull)
+        if planes {
+            gradient_strip::<R, I, true>(from, dx, n, scales, pull)
         } else {
-            gradient_strip::<T, I, false>(strips.len, dy, x, dx, scales, pull)
+            gradient_strip::<R, I, false>(from, dx, n, scales, pull)
         }
     }
 }
 multiversion! {
-    /// `dx = dy * scale`, minus the part that flows through the batch's statistics.
-    ///
-    /// # Safety
-    /// A strip at each pointer, `dx` overlapping none; one coefficient for a plane, `len` for an image.
-    unsafe fn gradient<T: Float>(
-        strips: Strips, dy: *const T, x: *const T, dx: *mut T, scales: &[T::Acc], pull: Option<Pull<T::Acc>>,
+    unsafe fn wide_gradient<R: Real>(
+        planes: bool, from: [*const R; 2], dx: *mut R, n: usize, scales: &[R], pull: Option<Pull<R>>,
     ) = gradient_kernel;
+}
+
+/// `dx = dy * scale`, minus the part that flows through the batch's statistics.
+///
+/// # Safety
+/// A strip at each pointer, `dx` overlapping none; one coefficient for a plane, `len` for an image.
+unsafe fn gradient<T: Float>(
+    strips: Strips,
+    [dy, x]: [*const T; 2],
+    dx: *mut T,
+    scales: &[T::Acc],
+    pull: Option<Pull<T::Acc>>,
+) {
+    let planes = strips.planes;
+    // SAFETY: by the caller's contract; without a pull `x` is not read.
+    unsafe {
+        match pull {
+            Some(pull) => each_block(strips.len, [dy, x], dx, |at, n, from, dx| {
+                let [scales] = strips.from(at, [scales]);
+                wide_gradient(planes, from, dx, n, scales, Some(strips.from(at, pull)));
+            }),
+            None => each_block(strips.len, [dy], dx, |at, n, [dy], dx| {
+                let [scales] = strips.from(at, [scales]);
+                wide_gradient(planes, [dy, dy], dx, n, scales, None);
+            }),
+        }
+    }
 }

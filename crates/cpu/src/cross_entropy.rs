@@ -1,10 +1,10 @@
 //! Cross-entropy of logits with class indices; no probabilities are stored.
 
-use crate::float::{Float, Scratch, expect, load_parameter, load_row, out_row, store_row, with_float};
+use crate::float::{BLOCK, Float, each_block, expect, load_parameter, with_float};
 use crate::multiversion;
 use crate::pool::parallel_ranges;
 use crate::simd::{Real, Simd, Vectors, fence, sweep, total};
-use crate::softmax::{BLOCK, STREAM, block_stats, join_stats};
+use crate::softmax::{STREAM, block_stats, join_stats};
 use rushlight_core::backend::CrossEntropy;
 use rushlight_core::sync::SendPtr;
 use rushlight_core::sync::lock;
@@ -233,23 +233,21 @@ unsafe fn backward<T: Float>(p: &Problem<T>, lse: *const T::Acc, dloss: *const T
 }
 
 #[inline(always)]
-unsafe fn weighted_sum_kernel<T: Float, I: Vectors>(x: *const T, weight: Option<&[T::Acc]>, n: usize) -> f64 {
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
+unsafe fn weighted_sum_kernel<R: Real, I: Vectors>(x: *const R, weight: Option<*const R>, n: usize) -> f64 {
     let mut sum = 0.0;
     for at in (0..n).step_by(BLOCK) {
         let len = BLOCK.min(n - at);
-        let mut sums = [V::<T, I>::splat(T::Acc::ZERO); 4];
+        let mut sums = [R::V::<I>::splat(R::ZERO); 4];
         // SAFETY: a block of `len` within the row and the weights.
         unsafe {
-            let x = load_row::<T, I>(x.add(at), scratch.as_mut_ptr(), len);
+            let x = x.add(at);
             match weight {
-                Some(w) => sweep!(V<T, I>, len, i, m, k => {
-                    let w = V::<T, I>::get(w.as_ptr().add(at + i), m, T::Acc::ZERO);
-                    sums[k] = V::<T, I>::get(x.add(i), m, T::Acc::ZERO).fma(w, sums[k]);
+                Some(w) => sweep!(R::V<I>, len, i, m, k => {
+                    let w = R::V::<I>::get(w.add(at + i), m, R::ZERO);
+                    sums[k] = R::V::<I>::get(x.add(i), m, R::ZERO).fma(w, sums[k]);
                 }),
-                None => sweep!(V<T, I>, len, i, m, k => {
-                    sums[k] = sums[k] + V::<T, I>::get(x.add(i), m, T::Acc::ZERO);
+                None => sweep!(R::V<I>, len, i, m, k => {
+                    sums[k] = sums[k] + R::V::<I>::get(x.add(i), m, R::ZERO);
                 }),
             }
         }
@@ -258,11 +256,22 @@ unsafe fn weighted_sum_kernel<T: Float, I: Vectors>(x: *const T, weight: Option<
     sum
 }
 multiversion! {
-    /// Sum of a row, with weights if given.
-    ///
-    /// # Safety
-    /// `n` elements at `x`, and weights.
-    unsafe fn weighted_sum<T: Float>(x: *const T, weight: Option<&[T::Acc]>, n: usize) -> f64 = weighted_sum_kernel;
+    unsafe fn wide_weighted_sum<R: Real>(x: *const R, weight: Option<*const R>, n: usize) -> f64 = weighted_sum_kernel;
+}
+
+/// Sum of a row, with weights if given.
+///
+/// # Safety
+/// `n` elements at `x`, and weights.
+unsafe fn weighted_sum<T: Float>(x: *const T, weight: Option<&[T::Acc]>, n: usize) -> f64 {
+    let mut sum = 0.0;
+    // SAFETY: the caller's promise.
+    unsafe {
+        each_block(n, [x], std::ptr::null_mut(), |at, n, [x], _| {
+            sum += wide_weighted_sum(x, weight.map(|w| w.as_ptr().add(at)), n);
+        });
+    }
+    sum
 }
 
 /// A row's gradient is `probability * exp(x - lse) - uniform * weight`, minus `target` at its class.
@@ -272,49 +281,45 @@ struct Terms<R> {
     probability: R,
     uniform: R,
     target: R,
+    /// None of the row's, if it is not below its length.
     class: usize,
     stream: bool,
 }
 
 #[inline(always)]
-unsafe fn gradient_kernel<T: Float, I: Vectors>(
-    t: Terms<T::Acc>,
-    x: *const T,
-    weight: Option<&[T::Acc]>,
-    dx: *mut T,
+unsafe fn gradient_kernel<R: Real, I: Vectors>(
+    t: Terms<R>,
+    x: *const R,
+    weight: Option<*const R>,
+    dx: *mut R,
     n: usize,
 ) {
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
-    let (lse, probability) = (V::<T, I>::splat(t.lse), V::<T, I>::splat(t.probability));
-    let uniform = V::<T, I>::splat(T::Acc::ZERO - t.uniform);
+    let (lse, probability) = (R::V::<I>::splat(t.lse), R::V::<I>::splat(t.probability));
+    let uniform = R::V::<I>::splat(R::ZERO - t.uniform);
     for at in (0..n).step_by(BLOCK) {
         let len = BLOCK.min(n - at);
         // SAFETY: a block of `len` within the row and the weights.
         unsafe {
-            let dx = dx.add(at);
-            let x = load_row::<T, I>(x.add(at), scratch.as_mut_ptr(), len);
-            let out = out_row(dx, scratch.as_mut_ptr());
+            let (x, dx) = (x.add(at), dx.add(at));
             let has_class = (at..at + len).contains(&t.class);
             // The class's element is changed afterwards, so its block must stay in cache.
-            let stream = t.stream && T::WIDE && !has_class && (out as usize).is_multiple_of(size_of::<V<T, I>>());
+            let stream = t.stream && !has_class && (dx as usize).is_multiple_of(size_of::<R::V<I>>());
             match weight {
-                Some(w) => sweep!(V<T, I>, len, i, m => {
-                    let w = V::<T, I>::get(w.as_ptr().add(at + i), m, T::Acc::ZERO);
-                    let e = (V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - lse).exp();
-                    e.fma(probability, uniform * w).put(out.add(i), m);
+                Some(w) => sweep!(R::V<I>, len, i, m => {
+                    let w = R::V::<I>::get(w.add(at + i), m, R::ZERO);
+                    let e = (R::V::<I>::get(x.add(i), m, R::ZERO) - lse).exp();
+                    e.fma(probability, uniform * w).put(dx.add(i), m);
                 }),
-                None => sweep!(V<T, I>, len, i, m => {
-                    let e = (V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - lse).exp();
+                None => sweep!(R::V<I>, len, i, m => {
+                    let e = (R::V::<I>::get(x.add(i), m, R::ZERO) - lse).exp();
                     let v = e.fma(probability, uniform);
-                    if stream && m == V::<T, I>::N { v.stream(out.add(i)) } else { v.put(out.add(i), m) }
+                    if stream && m == R::V::<I>::N { v.stream(dx.add(i)) } else { v.put(dx.add(i), m) }
                 }),
             }
             if has_class {
-                let at_class = out.add(t.class - at);
+                let at_class = dx.add(t.class - at);
                 *at_class = *at_class - t.target;
             }
-            store_row::<T, I>(out, dx, len);
         }
     }
     if t.stream {
@@ -322,7 +327,18 @@ unsafe fn gradient_kernel<T: Float, I: Vectors>(
     }
 }
 multiversion! {
-    /// # Safety
-    /// `n` elements at `x` and `dx`, which do not overlap, and weights; the class is below `n`.
-    unsafe fn gradient<T: Float>(t: Terms<T::Acc>, x: *const T, weight: Option<&[T::Acc]>, dx: *mut T, n: usize) = gradient_kernel;
+    unsafe fn wide_gradient<R: Real>(t: Terms<R>, x: *const R, weight: Option<*const R>, dx: *mut R, n: usize) = gradient_kernel;
+}
+
+/// # Safety
+/// `n` elements at `x` and `dx`, which do not overlap, and weights; the class is below `n`.
+unsafe fn gradient<T: Float>(t: Terms<T::Acc>, x: *const T, weight: Option<&[T::Acc]>, dx: *mut T, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        each_block(n, [x], dx, |at, n, [x], dx| {
+            // Of a class before the block nothing is left.
+            let t = Terms { class: t.class.wrapping_sub(at), stream: t.stream && T::WIDE, ..t };
+            wide_gradient(t, x, weight.map(|w| w.as_ptr().add(at)), dx, n);
+        });
+    }
 }

@@ -148,6 +148,43 @@ multiversion! {
     pub unsafe fn narrow<T: Float>(src: *const T::Acc, dst: *mut T, n: usize) = narrow_kernel;
 }
 
+/// Elements of half types that are widened at a time.
+pub const BLOCK: usize = 1 << 12;
+
+/// Calls `f(at, len, rows, out)` for parts of `n` elements from `at` on, in the compute type, so that a kernel is compiled
+/// for that alone: all of it at once, where it lies, unless `T` is a half type; its elements are widened block by block,
+/// and what `f` has written to `out`, which then is the first of the rows, is rounded to `to`. With `to` null nothing is
+/// written.
+///
+/// # Safety
+/// `n` elements at each of `from` and at `to`, unless it is null.
+#[inline(always)]
+pub unsafe fn each_block<T: Float, const IN: usize>(
+    n: usize,
+    from: [*const T; IN],
+    to: *mut T,
+    mut f: impl FnMut(usize, usize, [*const T::Acc; IN], *mut T::Acc),
+) {
+    if T::WIDE {
+        return f(0, n, from.map(|p| p.cast()), to.cast());
+    }
+    let mut scratch = [const { Scratch::<T::Acc, BLOCK>::new() }; IN];
+    let rows = scratch.each_mut().map(|s| s.as_mut_ptr());
+    for at in (0..n).step_by(BLOCK) {
+        let len = BLOCK.min(n - at);
+        // SAFETY: a block of at most `BLOCK` within `n`.
+        unsafe {
+            for i in 0..IN {
+                widen(from[i].add(at), rows[i], len);
+            }
+            f(at, len, rows.map(|p| p.cast_const()), rows[0]);
+            if !to.is_null() {
+                narrow(rows[0].cast_const(), to.add(at), len);
+            }
+        }
+    }
+}
+
 /// Runs an expression with `$T` bound to the type of a floating dtype; an error for others.
 macro_rules! with_float {
     ($op:expr, $dtype:expr, $T:ident => $body:expr) => {
@@ -224,7 +261,7 @@ pub struct Scratch<R, const N: usize>(MaybeUninit<[R; N]>);
 impl<R: Real, const N: usize> Scratch<R, N> {
     /// Room.
     #[inline(always)]
-    pub fn new() -> Self {
+    pub const fn new() -> Self {
         Self(MaybeUninit::uninit())
     }
 

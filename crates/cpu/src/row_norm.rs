@@ -2,7 +2,7 @@
 
 mod backward;
 
-use crate::float::{Float, Scratch, expect, load_parameter, load_row, out_row, store_parameter, store_row, with_float};
+use crate::float::{BLOCK, Float, each_block, expect, load_parameter, narrow, store_parameter, widen, with_float};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::simd::{Real, Simd, Vectors, fence, prefetch, sweep, total};
@@ -14,8 +14,6 @@ use rushlight_core::{Element, Result, View};
 /// Rows up to this length stay in a core's L2 cache between passes; the blocks of longer ones are split over all
 /// threads.
 pub const LONG: usize = 1 << 16;
-/// Elements of a block of a long row.
-pub const BLOCK: usize = 1 << 12;
 /// Minimum elements per task.
 const GRAIN: usize = 1 << 15;
 /// Larger results (in bytes) are written by non-temporal stores, because the caches could not hold them.
@@ -258,7 +256,35 @@ unsafe fn affine<R: Real, I: Vectors>(
 }
 
 #[inline(always)]
-unsafe fn normalize_kernel<T: Float, I: Vectors>(
+unsafe fn normalize_kernel<R: Real, I: Vectors>(
+    rms: bool,
+    eps: f64,
+    x: *const R,
+    y: *mut R,
+    weight: &[R],
+    bias: &[R],
+    stream: bool,
+) -> (R, R) {
+    let n = weight.len();
+    // SAFETY: `n` elements at `x` and `y`.
+    unsafe {
+        let (mean, spread) = moments::<R, I>(rms, x, n);
+        let rstd = R::lit(1.0 / (spread.to_f64() / n as f64 + eps).sqrt());
+        affine::<R, I>(mean, rstd, x, y, weight.as_ptr(), bias.as_ptr(), n, stream);
+        (mean, rstd)
+    }
+}
+multiversion! {
+    unsafe fn wide_normalize<R: Real>(
+        rms: bool, eps: f64, x: *const R, y: *mut R, weight: &[R], bias: &[R], stream: bool,
+    ) -> (R, R) = normalize_kernel;
+}
+
+/// One row; returns its mean and the inverse of its standard deviation.
+///
+/// # Safety
+/// As many elements at `x` and `y` as there are weights and biases.
+unsafe fn normalize<T: Float>(
     rms: bool,
     eps: f64,
     x: *const T,
@@ -267,48 +293,45 @@ unsafe fn normalize_kernel<T: Float, I: Vectors>(
     bias: &[T::Acc],
     stream: bool,
 ) -> (T::Acc, T::Acc) {
-    let n = weight.len();
-    let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { n }];
-    // SAFETY: `n` elements at `x` and `y`, and in scratch where it is used.
+    // SAFETY: the caller's promise; the widened row is as long.
     unsafe {
-        let x = load_row::<T, I>(x, scratch.as_mut_ptr(), n);
-        let (mean, spread) = moments::<T::Acc, I>(rms, x, n);
-        let rstd = T::Acc::lit(1.0 / (spread.to_f64() / n as f64 + eps).sqrt());
-        let out = out_row(y, scratch.as_mut_ptr());
-        affine::<T::Acc, I>(mean, rstd, x, out, weight.as_ptr(), bias.as_ptr(), n, stream && T::WIDE);
-        store_row::<T, I>(out, y, n);
-        (mean, rstd)
+        if T::WIDE {
+            return wide_normalize(rms, eps, x.cast(), y.cast(), weight, bias, stream);
+        }
+        let mut row = vec![T::Acc::ZERO; weight.len()];
+        let at = row.as_mut_ptr();
+        widen(x, at, row.len());
+        let stats = wide_normalize(rms, eps, at, at, weight, bias, false);
+        narrow(at, y, row.len());
+        stats
     }
 }
+
 multiversion! {
-    /// One row; returns its mean and the inverse of its standard deviation.
-    ///
-    /// # Safety
-    /// As many elements at `x` and `y` as there are weights and biases.
-    unsafe fn normalize<T: Float>(
-        rms: bool, eps: f64, x: *const T, y: *mut T, weight: &[T::Acc], bias: &[T::Acc], stream: bool,
-    ) -> (T::Acc, T::Acc) = normalize_kernel;
+    unsafe fn wide_moments<R: Real>(rms: bool, x: *const R, n: usize) -> (R, R) = moments;
 }
 
-#[inline(always)]
-unsafe fn block_moments_kernel<T: Float, I: Vectors>(rms: bool, x: *const T, n: usize) -> Moments {
-    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
+/// # Safety
+/// `n` elements, at most a block, at `x`.
+pub(crate) unsafe fn block_moments<T: Float>(rms: bool, x: *const T, n: usize) -> Moments {
     debug_assert!(n <= BLOCK);
-    // SAFETY: `n` elements, at most a block.
-    unsafe {
-        let x = load_row::<T, I>(x, scratch.as_mut_ptr(), n);
-        let (mean, spread) = moments::<T::Acc, I>(rms, x, n);
-        Moments { count: n as f64, mean: mean.to_f64(), spread: spread.to_f64() }
-    }
-}
-multiversion! {
-    /// # Safety
-    /// `n` elements, at most a block, at `x`.
-    pub(crate) unsafe fn block_moments<T: Float>(rms: bool, x: *const T, n: usize) -> Moments = block_moments_kernel;
+    let (mut mean, mut spread) = (T::Acc::ZERO, T::Acc::ZERO);
+    // SAFETY: the caller's promise.
+    unsafe { each_block(n, [x], std::ptr::null_mut(), |_, n, [x], _| (mean, spread) = wide_moments(rms, x, n)) };
+    Moments { count: n as f64, mean: mean.to_f64(), spread: spread.to_f64() }
 }
 
-#[inline(always)]
-unsafe fn apply_kernel<T: Float, I: Vectors>(
+multiversion! {
+    unsafe fn wide_affine<R: Real>(
+        mean: R, rstd: R, x: *const R, y: *mut R, weight: *const R, bias: *const R, n: usize, stream: bool,
+    ) = affine;
+}
+
+/// Normalises a part of a row whose statistics are known.
+///
+/// # Safety
+/// As many elements at `x` and `y` as there are weights and biases.
+unsafe fn apply<T: Float>(
     mean: T::Acc,
     rstd: T::Acc,
     x: *const T,
@@ -317,27 +340,13 @@ unsafe fn apply_kernel<T: Float, I: Vectors>(
     bias: &[T::Acc],
     stream: bool,
 ) {
-    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
-    for (b, (weight, bias)) in weight.chunks(BLOCK).zip(bias.chunks(BLOCK)).enumerate() {
-        let n = weight.len();
-        // SAFETY: a block of `n` within the range.
-        unsafe {
-            let (x, y) = (x.add(b * BLOCK), y.add(b * BLOCK));
-            let x = load_row::<T, I>(x, scratch.as_mut_ptr(), n);
-            let out = out_row(y, scratch.as_mut_ptr());
-            affine::<T::Acc, I>(mean, rstd, x, out, weight.as_ptr(), bias.as_ptr(), n, stream && T::WIDE);
-            store_row::<T, I>(out, y, n);
-        }
+    // SAFETY: the caller's promise.
+    unsafe {
+        each_block(weight.len(), [x], y, |at, n, [x], y| {
+            let (weight, bias) = (weight.as_ptr().add(at), bias.as_ptr().add(at));
+            wide_affine(mean, rstd, x, y, weight, bias, n, stream && T::WIDE);
+        });
     }
-}
-multiversion! {
-    /// Normalises a part of a row whose statistics are known.
-    ///
-    /// # Safety
-    /// As many elements at `x` and `y` as there are weights and biases.
-    unsafe fn apply<T: Float>(
-        mean: T::Acc, rstd: T::Acc, x: *const T, y: *mut T, weight: &[T::Acc], bias: &[T::Acc], stream: bool,
-    ) = apply_kernel;
 }
 
 #[inline(always)]

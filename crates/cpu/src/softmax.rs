@@ -3,7 +3,7 @@
 //! Three cases: rows that fit a cache, which are read once; longer rows, whose blocks are split over all threads; and
 //! columns (`inner > 1`), processed in blocks of adjacent ones.
 
-use crate::float::{Float, Scratch, expect, load_row, out_row, store_row, with_float};
+use crate::float::{BLOCK, Float, Scratch, each_block, expect, narrow, widen, with_float};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::simd::{Real, Simd, Vectors, fence, prefetch, sweep, total};
@@ -12,8 +12,6 @@ use rushlight_core::{Result, View};
 
 /// Rows up to this length stay in a core's L2 cache between passes.
 pub const LONG: usize = 1 << 16;
-/// Elements per block of a long row, or of a row in scratch memory.
-pub const BLOCK: usize = 1 << 12;
 /// Minimum elements per task.
 const GRAIN: usize = 1 << 15;
 /// Larger results (in bytes) are written by non-temporal stores, because the caches could not hold them.
@@ -203,27 +201,22 @@ unsafe fn shift_by<R: Real, I: Vectors>(x: *const R, out: *mut R, n: usize, max:
 }
 
 #[inline(always)]
-unsafe fn rows_kernel<T: Float, I: Vectors>(log: bool, stream: bool, n: usize, count: usize, x: *const T, y: *mut T) {
-    // A streamed result is not read back, so its exponentials are kept in scratch memory too.
-    let scratch_needed = !T::WIDE || (stream && !log);
-    let mut scratch = vec![T::Acc::ZERO; if scratch_needed { n } else { 0 }];
+unsafe fn rows_kernel<R: Real, I: Vectors>(log: bool, stream: bool, n: usize, count: usize, x: *const R, y: *mut R) {
+    // A streamed result is not read back, so its exponentials are kept in scratch memory.
+    let apart = stream && !log;
+    let mut scratch = vec![R::ZERO; if apart { n } else { 0 }];
     for row in 0..count {
         // SAFETY: row `row` of `count` rows of `n`, and scratch of the same length where it is used.
         unsafe {
             let (x, y) = (x.add(row * n), y.add(row * n));
-            let x = load_row::<T, I>(x, scratch.as_mut_ptr(), n);
-            let max = row_max::<T::Acc, I>(x, n);
+            let max = row_max::<R, I>(x, n);
             if log {
-                let log_sum = exp_sum::<T::Acc, I>(x, None, n, max).ln();
-                let out = out_row(y, scratch.as_mut_ptr());
-                shift_by::<T::Acc, I>(x, out, n, max, log_sum, stream && T::WIDE);
-                store_row::<T, I>(out, y, n);
+                let log_sum = exp_sum::<R, I>(x, None, n, max).ln();
+                shift_by::<R, I>(x, y, n, max, log_sum, stream);
             } else {
-                let exps = if scratch_needed { scratch.as_mut_ptr() } else { y.cast() };
-                let sum = exp_sum::<T::Acc, I>(x, Some(exps), n, max);
-                let out = out_row(y, exps);
-                scale::<T::Acc, I>(exps, out, n, T::Acc::lit(1.0) / sum, stream && T::WIDE);
-                store_row::<T, I>(out, y, n);
+                let exps = if apart { scratch.as_mut_ptr() } else { y };
+                let sum = exp_sum::<R, I>(x, Some(exps), n, max);
+                scale::<R, I>(exps, y, n, R::lit(1.0) / sum, stream);
             }
         }
     }
@@ -233,29 +226,60 @@ unsafe fn rows_kernel<T: Float, I: Vectors>(log: bool, stream: bool, n: usize, c
 }
 multiversion! {
     /// # Safety
-    /// `count * n` elements at `x` and `y`, which do not overlap.
-    unsafe fn rows<T: Float>(log: bool, stream: bool, n: usize, count: usize, x: *const T, y: *mut T) = rows_kernel;
+    /// `count * n` elements at `x` and `y`, which are the same or do not overlap.
+    unsafe fn wide_rows<R: Real>(log: bool, stream: bool, n: usize, count: usize, x: *const R, y: *mut R) = rows_kernel;
+}
+
+/// # Safety
+/// `count * n` elements at `x` and `y`, which do not overlap.
+unsafe fn rows<T: Float>(log: bool, stream: bool, n: usize, count: usize, x: *const T, y: *mut T) {
+    if T::WIDE {
+        // SAFETY: the caller's promise.
+        return unsafe { wide_rows::<T::Acc>(log, stream, n, count, x.cast(), y.cast()) };
+    }
+    let together = rows_together(n, count);
+    let mut scratch = vec![T::Acc::ZERO; together * n];
+    let kept = scratch.as_mut_ptr();
+    for row in (0..count).step_by(together) {
+        let here = together.min(count - row);
+        // SAFETY: these rows; there is scratch for them.
+        unsafe {
+            widen(x.add(row * n), kept, here * n);
+            wide_rows::<T::Acc>(log, false, n, here, kept, kept);
+            narrow(kept, y.add(row * n), here * n);
+        }
+    }
+}
+
+/// How many of `count` rows of a half type are widened at a time.
+fn rows_together(n: usize, count: usize) -> usize {
+    (BLOCK / n).clamp(1, count.max(1))
 }
 
 #[inline(always)]
-unsafe fn block_stats_kernel<T: Float, I: Vectors>(x: *const T, n: usize) -> (T::Acc, T::Acc) {
-    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
-    debug_assert!(n <= BLOCK);
-    // SAFETY: `n` elements, at most a block.
+unsafe fn block_stats_kernel<R: Real, I: Vectors>(x: *const R, n: usize) -> (R, R) {
+    // SAFETY: the caller's promise.
     unsafe {
-        let x = load_row::<T, I>(x, scratch.as_mut_ptr(), n);
-        let max = row_max::<T::Acc, I>(x, n);
+        let max = row_max::<R, I>(x, n);
         // The sum is 0 only if all elements are -inf; a NaN gives NaN.
-        let shift = if max == T::Acc::NEG_INFINITY { T::Acc::ZERO } else { max };
-        (max, exp_sum::<T::Acc, I>(x, None, n, shift))
+        let shift = if max == R::NEG_INFINITY { R::ZERO } else { max };
+        (max, exp_sum::<R, I>(x, None, n, shift))
     }
 }
 multiversion! {
-    /// The maximum of at most a block and the sum of `exp(x - max)`.
-    ///
-    /// # Safety
-    /// `n` elements at `x`.
-    pub(crate) unsafe fn block_stats<T: Float>(x: *const T, n: usize) -> (T::Acc, T::Acc) = block_stats_kernel;
+    unsafe fn wide_block_stats<R: Real>(x: *const R, n: usize) -> (R, R) = block_stats_kernel;
+}
+
+/// The maximum of at most a block and the sum of `exp(x - max)`.
+///
+/// # Safety
+/// `n` elements at `x`.
+pub(crate) unsafe fn block_stats<T: Float>(x: *const T, n: usize) -> (T::Acc, T::Acc) {
+    debug_assert!(n <= BLOCK);
+    let mut stats = (T::Acc::NEG_INFINITY, T::Acc::ZERO);
+    // SAFETY: the caller's promise.
+    unsafe { each_block(n, [x], std::ptr::null_mut(), |_, n, [x], _| stats = wide_block_stats(x, n)) };
+    stats
 }
 
 /// The same for several blocks together.
@@ -267,31 +291,28 @@ pub(crate) fn join_stats<R: Real>(parts: &[(R, R)]) -> (R, R) {
 }
 
 #[inline(always)]
-unsafe fn finish_kernel<T: Float, I: Vectors>(
+unsafe fn finish_kernel<R: Real, I: Vectors>(
     log: bool,
     stream: bool,
-    max: T::Acc,
-    sum: T::Acc,
-    x: *const T,
-    y: *mut T,
+    max: R,
+    sum: R,
+    x: *const R,
+    y: *mut R,
     n: usize,
 ) {
-    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
+    let mut scratch = Scratch::<R, BLOCK>::new();
     let mut at = 0;
     while at < n {
         let len = BLOCK.min(n - at);
         // SAFETY: a block of at most `BLOCK` within `n`.
         unsafe {
             let (x, y) = (x.add(at), y.add(at));
-            let x = load_row::<T, I>(x, scratch.as_mut_ptr(), len);
-            let out = out_row(y, scratch.as_mut_ptr());
             if log {
-                shift_by::<T::Acc, I>(x, out, len, max, sum.ln(), stream && T::WIDE);
+                shift_by::<R, I>(x, y, len, max, sum.ln(), stream);
             } else {
-                exp_sum::<T::Acc, I>(x, Some(scratch.as_mut_ptr()), len, max);
-                scale::<T::Acc, I>(scratch.as_mut_ptr(), out, len, T::Acc::lit(1.0) / sum, stream && T::WIDE);
+                exp_sum::<R, I>(x, Some(scratch.as_mut_ptr()), len, max);
+                scale::<R, I>(scratch.as_mut_ptr(), y, len, R::lit(1.0) / sum, stream);
             }
-            store_row::<T, I>(out, y, len);
         }
         at += len;
     }
@@ -300,13 +321,16 @@ unsafe fn finish_kernel<T: Float, I: Vectors>(
     }
 }
 multiversion! {
-    /// The results of part of a row whose maximum and sum are known.
-    ///
-    /// # Safety
-    /// `n` elements at `x` and `y`, which do not overlap.
-    unsafe fn finish<T: Float>(
-        log: bool, stream: bool, max: T::Acc, sum: T::Acc, x: *const T, y: *mut T, n: usize,
-    ) = finish_kernel;
+    unsafe fn wide_finish<R: Real>(log: bool, stream: bool, max: R, sum: R, x: *const R, y: *mut R, n: usize) = finish_kernel;
+}
+
+/// The results of part of a row whose maximum and sum are known.
+///
+/// # Safety
+/// `n` elements at `x` and `y`, which do not overlap.
+unsafe fn finish<T: Float>(log: bool, stream: bool, max: T::Acc, sum: T::Acc, x: *const T, y: *mut T, n: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { each_block(n, [x], y, |_, n, [x], y| wide_finish(log, stream && T::WIDE, max, sum, x, y, n)) }
 }
 
 /// Columns per block: enough to fill cache lines, few enough that all `n` rows stay cached.
@@ -322,58 +346,89 @@ struct Block {
     width: usize,
 }
 
+impl Block {
+    /// The rows of a half type in the compute type, one behind the other.
+    ///
+    /// # Safety
+    /// The block is within the tensor at `x`.
+    unsafe fn widened<T: Float>(self, x: *const T) -> Vec<T::Acc> {
+        let mut to = vec![T::Acc::ZERO; self.n * self.width];
+        for r in 0..self.n {
+            // SAFETY: the caller's promise.
+            unsafe { widen(x.add(r * self.stride), to.as_mut_ptr().add(r * self.width), self.width) };
+        }
+        to
+    }
+
+    /// The reverse.
+    ///
+    /// # Safety
+    /// As for [`Block::widened`].
+    unsafe fn narrow<T: Float>(self, from: *const T::Acc, y: *mut T) {
+        for r in 0..self.n {
+            // SAFETY: the caller's promise.
+            unsafe { narrow(from.add(r * self.width), y.add(r * self.stride), self.width) };
+        }
+    }
+}
+
 #[inline(always)]
-unsafe fn columns_kernel<T: Float, I: Vectors>(log: bool, b: Block, x: *const T, y: *mut T) {
-    let mut max = vec![T::Acc::NEG_INFINITY; b.width];
-    let mut sum = vec![T::Acc::ZERO; b.width];
+unsafe fn columns_kernel<R: Real, I: Vectors>(log: bool, b: Block, x: *const R, y: *mut R) {
+    let mut max = vec![R::NEG_INFINITY; b.width];
+    let mut sum = vec![R::ZERO; b.width];
     let (max, sum) = (max.as_mut_ptr(), sum.as_mut_ptr());
-    // Half types keep their widened block, and then its exponentials, here.
-    let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { b.n * b.width }];
-    let row = |r: usize| if T::WIDE { 0 } else { r * b.width };
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
     // SAFETY: all rows are within the block.
     unsafe {
-        let kept = scratch.as_mut_ptr();
         for r in 0..b.n {
-            let x = load_row::<T, I>(x.add(r * b.stride), kept.add(row(r)), b.width);
-            sweep!(V<T, I>, b.width, i, m => {
-                let best = V::<T, I>::get(max.add(i), m, T::Acc::ZERO);
-                V::<T, I>::get(x.add(i), m, T::Acc::ZERO).max(best).put(max.add(i), m);
+            let x = x.add(r * b.stride);
+            sweep!(R::V<I>, b.width, i, m => {
+                let best = R::V::<I>::get(max.add(i), m, R::ZERO);
+                R::V::<I>::get(x.add(i), m, R::ZERO).max(best).put(max.add(i), m);
             });
         }
         for r in 0..b.n {
-            let x = if T::WIDE { x.add(r * b.stride).cast() } else { kept.add(row(r)).cast_const() };
-            let out: *mut T::Acc = if T::WIDE { y.add(r * b.stride).cast() } else { kept.add(row(r)) };
-            sweep!(V<T, I>, b.width, i, m => {
-                let shift = V::<T, I>::get(max.add(i), m, T::Acc::ZERO);
-                let e = (V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - shift).exp();
+            let (x, y) = (x.add(r * b.stride), y.add(r * b.stride));
+            sweep!(R::V<I>, b.width, i, m => {
+                let shift = R::V::<I>::get(max.add(i), m, R::ZERO);
+                let e = (R::V::<I>::get(x.add(i), m, R::ZERO) - shift).exp();
                 if !log {
-                    e.put(out.add(i), m);
+                    e.put(y.add(i), m);
                 }
-                (V::<T, I>::get(sum.add(i), m, T::Acc::ZERO) + e).put(sum.add(i), m);
+                (R::V::<I>::get(sum.add(i), m, R::ZERO) + e).put(sum.add(i), m);
             });
         }
         for i in 0..b.width {
             let sum = sum.add(i);
-            *sum = if log { (*sum).ln() } else { T::Acc::lit(1.0) / *sum };
+            *sum = if log { (*sum).ln() } else { R::lit(1.0) / *sum };
         }
         for r in 0..b.n {
             let y = y.add(r * b.stride);
-            let out = out_row(y, kept.add(row(r)));
-            let source = if T::WIDE && log { x.add(r * b.stride).cast() } else { out.cast_const() };
-            sweep!(V<T, I>, b.width, i, m => {
-                let (v, s) = (V::<T, I>::get(source.add(i), m, T::Acc::ZERO), V::<T, I>::get(sum.add(i), m, T::Acc::ZERO));
-                let shift = V::<T, I>::get(max.add(i), m, T::Acc::ZERO);
-                (if log { v - shift - s } else { v * s }).put(out.add(i), m);
+            let source = if log { x.add(r * b.stride) } else { y.cast_const() };
+            sweep!(R::V<I>, b.width, i, m => {
+                let (v, s) = (R::V::<I>::get(source.add(i), m, R::ZERO), R::V::<I>::get(sum.add(i), m, R::ZERO));
+                let shift = R::V::<I>::get(max.add(i), m, R::ZERO);
+                (if log { v - shift - s } else { v * s }).put(y.add(i), m);
             });
-            store_row::<T, I>(out, y, b.width);
         }
     }
 }
 multiversion! {
-    /// # Safety
-    /// The block is within the tensors at `x` and `y`, which do not overlap.
-    unsafe fn columns<T: Float>(log: bool, b: Block, x: *const T, y: *mut T) = columns_kernel;
+    unsafe fn wide_columns<R: Real>(log: bool, b: Block, x: *const R, y: *mut R) = columns_kernel;
+}
+
+/// # Safety
+/// The block is within the tensors at `x` and `y`, which do not overlap.
+unsafe fn columns<T: Float>(log: bool, b: Block, x: *const T, y: *mut T) {
+    // SAFETY: the caller's promise; the widened block has its rows one behind the other.
+    unsafe {
+        if T::WIDE {
+            return wide_columns::<T::Acc>(log, b, x.cast(), y.cast());
+        }
+        let mut kept = b.widened(x);
+        let kept = kept.as_mut_ptr();
+        wide_columns::<T::Acc>(log, Block { stride: b.width, ..b }, kept, kept);
+        b.narrow(kept, y);
+    }
 }
 
 /// The row's term in its gradient: the sum of `dy * y`, or of `dy` for the logarithm.
@@ -421,7 +476,38 @@ unsafe fn row_gradient<R: Real, I: Vectors>(
 }
 
 #[inline(always)]
-unsafe fn rows_backward_kernel<T: Float, I: Vectors>(
+unsafe fn rows_backward_kernel<R: Real, I: Vectors>(
+    log: bool,
+    stream: bool,
+    n: usize,
+    count: usize,
+    dy: *const R,
+    y: *const R,
+    dx: *mut R,
+) {
+    for row in 0..count {
+        // SAFETY: row `row` of `count` rows of `n`.
+        unsafe {
+            let (dy, y, dx) = (dy.add(row * n), y.add(row * n), dx.add(row * n));
+            let sum = row_dot::<R, I>(log, dy, y, n);
+            row_gradient::<R, I>(log, stream, sum, dy, y, dx, n);
+        }
+    }
+    if stream {
+        fence();
+    }
+}
+multiversion! {
+    /// # Safety
+    /// `count * n` elements at each pointer; `dx` is `dy` or overlaps none.
+    unsafe fn wide_rows_backward<R: Real>(
+        log: bool, stream: bool, n: usize, count: usize, dy: *const R, y: *const R, dx: *mut R,
+    ) = rows_backward_kernel;
+}
+
+/// # Safety
+/// `count * n` elements at each pointer; `dx` overlaps none.
+unsafe fn rows_backward<T: Float>(
     log: bool,
     stream: bool,
     n: usize,
@@ -430,52 +516,65 @@ unsafe fn rows_backward_kernel<T: Float, I: Vectors>(
     y: *const T,
     dx: *mut T,
 ) {
-    let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { 2 * n }];
+    if T::WIDE {
+        // SAFETY: the caller's promise.
+        return unsafe { wide_rows_backward::<T::Acc>(log, stream, n, count, dy.cast(), y.cast(), dx.cast()) };
+    }
+    let together = rows_together(n, count);
+    let mut scratch = vec![T::Acc::ZERO; 2 * together * n];
     let first = scratch.as_mut_ptr();
-    let second = first.wrapping_add(if T::WIDE { 0 } else { n });
-    for row in 0..count {
-        // SAFETY: row `row` of `count` rows of `n`, and scratch for two.
+    let second = first.wrapping_add(together * n);
+    for row in (0..count).step_by(together) {
+        let (at, here) = (row * n, together.min(count - row));
+        // SAFETY: these rows; there is scratch for two times as many.
         unsafe {
-            let dx = dx.add(row * n);
-            let dy = load_row::<T, I>(dy.add(row * n), first, n);
-            let y = load_row::<T, I>(y.add(row * n), second, n);
-            let sum = row_dot::<T::Acc, I>(log, dy, y, n);
-            let out = out_row(dx, first);
-            row_gradient::<T::Acc, I>(log, stream && T::WIDE, sum, dy, y, out, n);
-            store_row::<T, I>(out, dx, n);
+            widen(dy.add(at), first, here * n);
+            widen(y.add(at), second, here * n);
+            wide_rows_backward::<T::Acc>(log, false, n, here, first, second, first);
+            narrow(first, dx.add(at), here * n);
         }
     }
+}
+
+multiversion! {
+    unsafe fn wide_dot<R: Real>(log: bool, dy: *const R, y: *const R, n: usize) -> R = row_dot;
+}
+
+/// # Safety
+/// `n` elements, at most a block, at both.
+unsafe fn block_dot<T: Float>(log: bool, dy: *const T, y: *const T, n: usize) -> T::Acc {
+    debug_assert!(n <= BLOCK);
+    let mut sum = T::Acc::ZERO;
+    // SAFETY: the caller's promise.
+    unsafe { each_block(n, [dy, y], std::ptr::null_mut(), |_, n, [dy, y], _| sum = wide_dot(log, dy, y, n)) };
+    sum
+}
+
+#[inline(always)]
+unsafe fn finish_backward_kernel<R: Real, I: Vectors>(
+    log: bool,
+    stream: bool,
+    sum: R,
+    dy: *const R,
+    y: *const R,
+    dx: *mut R,
+    n: usize,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { row_gradient::<R, I>(log, stream, sum, dy, y, dx, n) };
     if stream {
         fence();
     }
 }
 multiversion! {
-    /// # Safety
-    /// `count * n` elements at each pointer; `dx` overlaps none.
-    unsafe fn rows_backward<T: Float>(
-        log: bool, stream: bool, n: usize, count: usize, dy: *const T, y: *const T, dx: *mut T,
-    ) = rows_backward_kernel;
+    unsafe fn wide_finish_backward<R: Real>(
+        log: bool, stream: bool, sum: R, dy: *const R, y: *const R, dx: *mut R, n: usize,
+    ) = finish_backward_kernel;
 }
 
-#[inline(always)]
-unsafe fn block_dot_kernel<T: Float, I: Vectors>(log: bool, dy: *const T, y: *const T, n: usize) -> T::Acc {
-    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
-    debug_assert!(n <= BLOCK);
-    // SAFETY: `n` elements, at most a block.
-    unsafe {
-        let dy = load_row::<T, I>(dy, first.as_mut_ptr(), n);
-        let y = load_row::<T, I>(y, second.as_mut_ptr(), n);
-        row_dot::<T::Acc, I>(log, dy, y, n)
-    }
-}
-multiversion! {
-    /// # Safety
-    /// `n` elements, at most a block, at both.
-    unsafe fn block_dot<T: Float>(log: bool, dy: *const T, y: *const T, n: usize) -> T::Acc = block_dot_kernel;
-}
-
-#[inline(always)]
-unsafe fn finish_backward_kernel<T: Float, I: Vectors>(
+/// # Safety
+/// `n` elements at each pointer; `dx` overlaps none.
+unsafe fn finish_backward<T: Float>(
     log: bool,
     stream: bool,
     sum: T::Acc,
@@ -484,70 +583,53 @@ unsafe fn finish_backward_kernel<T: Float, I: Vectors>(
     dx: *mut T,
     n: usize,
 ) {
-    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
-    let mut at = 0;
-    while at < n {
-        let len = BLOCK.min(n - at);
-        // SAFETY: a block of at most `BLOCK` within `n`.
-        unsafe {
-            let dx = dx.add(at);
-            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), len);
-            let y = load_row::<T, I>(y.add(at), second.as_mut_ptr(), len);
-            let out = out_row(dx, first.as_mut_ptr());
-            row_gradient::<T::Acc, I>(log, stream && T::WIDE, sum, dy, y, out, len);
-            store_row::<T, I>(out, dx, len);
-        }
-        at += len;
+    // SAFETY: the caller's promise.
+    unsafe {
+        each_block(n, [dy, y], dx, |_, n, [dy, y], dx| wide_finish_backward(log, stream && T::WIDE, sum, dy, y, dx, n));
     }
-    if stream {
-        fence();
-    }
-}
-multiversion! {
-    /// # Safety
-    /// `n` elements at each pointer; `dx` overlaps none.
-    unsafe fn finish_backward<T: Float>(
-        log: bool, stream: bool, sum: T::Acc, dy: *const T, y: *const T, dx: *mut T, n: usize,
-    ) = finish_backward_kernel;
 }
 
 #[inline(always)]
-unsafe fn columns_backward_kernel<T: Float, I: Vectors>(log: bool, b: Block, dy: *const T, y: *const T, dx: *mut T) {
-    let mut sum = vec![T::Acc::ZERO; b.width];
-    let mut scratch = vec![T::Acc::ZERO; if T::WIDE { 0 } else { 2 * b.width }];
-    let first = scratch.as_mut_ptr();
-    let second = first.wrapping_add(if T::WIDE { 0 } else { b.width });
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
+unsafe fn columns_backward_kernel<R: Real, I: Vectors>(log: bool, b: Block, dy: *const R, y: *const R, dx: *mut R) {
+    let mut sum = vec![R::ZERO; b.width];
+    let sum = sum.as_mut_ptr();
     // SAFETY: all rows are within the block.
     unsafe {
         for r in 0..b.n {
-            let dy = load_row::<T, I>(dy.add(r * b.stride), first, b.width);
-            let y = load_row::<T, I>(y.add(r * b.stride), second, b.width);
-            let sum = sum.as_mut_ptr();
-            sweep!(V<T, I>, b.width, i, m => {
-                let old = V::<T, I>::get(sum.add(i), m, T::Acc::ZERO);
-                let dy = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO);
-                let new = if log { old + dy } else { dy.fma(V::<T, I>::get(y.add(i), m, T::Acc::ZERO), old) };
+            let (dy, y) = (dy.add(r * b.stride), y.add(r * b.stride));
+            sweep!(R::V<I>, b.width, i, m => {
+                let old = R::V::<I>::get(sum.add(i), m, R::ZERO);
+                let dy = R::V::<I>::get(dy.add(i), m, R::ZERO);
+                let new = if log { old + dy } else { dy.fma(R::V::<I>::get(y.add(i), m, R::ZERO), old) };
                 new.put(sum.add(i), m);
             });
         }
         for r in 0..b.n {
-            let dx = dx.add(r * b.stride);
-            let dy = load_row::<T, I>(dy.add(r * b.stride), first, b.width);
-            let y = load_row::<T, I>(y.add(r * b.stride), second, b.width);
-            let out = out_row(dx, first);
-            sweep!(V<T, I>, b.width, i, m => {
-                let s = V::<T, I>::get(sum.as_ptr().add(i), m, T::Acc::ZERO);
-                let (dy, y) = (V::<T, I>::get(dy.add(i), m, T::Acc::ZERO), V::<T, I>::get(y.add(i), m, T::Acc::ZERO));
-                let v = if log { (V::<T, I>::splat(T::Acc::ZERO) - y.exp()).fma(s, dy) } else { y * (dy - s) };
-                v.put(out.add(i), m);
+            let (dy, y, dx) = (dy.add(r * b.stride), y.add(r * b.stride), dx.add(r * b.stride));
+            sweep!(R::V<I>, b.width, i, m => {
+                let s = R::V::<I>::get(sum.add(i), m, R::ZERO);
+                let (dy, y) = (R::V::<I>::get(dy.add(i), m, R::ZERO), R::V::<I>::get(y.add(i), m, R::ZERO));
+                let v = if log { (R::V::<I>::splat(R::ZERO) - y.exp()).fma(s, dy) } else { y * (dy - s) };
+                v.put(dx.add(i), m);
             });
-            store_row::<T, I>(out, dx, b.width);
         }
     }
 }
 multiversion! {
-    /// # Safety
-    /// The block is within the tensors at the pointers; `dx` overlaps none.
-    unsafe fn columns_backward<T: Float>(log: bool, b: Block, dy: *const T, y: *const T, dx: *mut T) = columns_backward_kernel;
+    unsafe fn wide_columns_backward<R: Real>(log: bool, b: Block, dy: *const R, y: *const R, dx: *mut R) = columns_backward_kernel;
+}
+
+/// # Safety
+/// The block is within the tensors at the pointers; `dx` overlaps none.
+unsafe fn columns_backward<T: Float>(log: bool, b: Block, dy: *const T, y: *const T, dx: *mut T) {
+    // SAFETY: the caller's promise; the widened blocks have their rows one behind the other.
+    unsafe {
+        if T::WIDE {
+            return wide_columns_backward::<T::Acc>(log, b, dy.cast(), y.cast(), dx.cast());
+        }
+        let (mut dy, y) = (b.widened(dy), b.widened(y));
+        let kept = dy.as_mut_ptr();
+        wide_columns_backward::<T::Acc>(log, Block { stride: b.width, ..b }, kept, y.as_ptr(), kept);
+        b.narrow(kept, dx);
+    }
 }

@@ -1,7 +1,7 @@
 //! Gradients of row norms.
 
-use super::{BLOCK, GRAIN, LONG, STREAM, add_into};
-use crate::float::{Float, Scratch, load_row, out_row, store_row};
+use super::{GRAIN, LONG, STREAM, add_into};
+use crate::float::{BLOCK, Float, Scratch, each_block, widen};
 use crate::multiversion;
 use crate::pool::{parallel_for, parallel_ranges};
 use crate::simd::{Real, Simd, Vectors, fence, sweep};
@@ -162,46 +162,38 @@ struct Factors<R> {
     stream: bool,
 }
 
+/// Elements of a row that are summed before they are added in `f64`.
+const PART: usize = BLOCK / TOGETHER;
 /// Rows processed together, so that weights and column sums are read and written once for all of them.
 const TOGETHER: usize = 4;
 
 #[inline(always)]
-unsafe fn reduce_rows<T: Float, I: Vectors, const K: usize>(
-    stats: &[(T::Acc, T::Acc)],
-    [dy, x]: [*const T; 2],
+unsafe fn reduce_rows<R: Real, I: Vectors, const K: usize>(
+    stats: &[(R, R)],
+    [dy, x]: [*const R; 2],
     apart: usize,
-    weight: &[T::Acc],
-    column_sums: Option<*mut T::Acc>,
+    weight: &[R],
+    column_sums: Option<*mut R>,
     bias_at: usize,
 ) -> [[f64; 2]; TOGETHER] {
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
-    const PART: usize = BLOCK / 4;
-    let zero = V::<T, I>::splat(T::Acc::ZERO);
+    let zero = R::V::<I>::splat(R::ZERO);
     let (mut mean, mut rstd) = ([zero; K], [zero; K]);
     for r in 0..K {
-        (mean[r], rstd[r]) = (V::<T, I>::splat(stats[r].0), V::<T, I>::splat(stats[r].1));
+        (mean[r], rstd[r]) = (R::V::<I>::splat(stats[r].0), R::V::<I>::splat(stats[r].1));
     }
-    let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
     let mut sums = [[0.0; 2]; TOGETHER];
     for (b, weight) in weight.chunks(PART).enumerate() {
         let (n, at, weight) = (weight.len(), b * PART, weight.as_ptr());
         let (mut plain, mut weighted) = ([zero; K], [zero; K]);
         // SAFETY: a block of `n` within the rows and within each of the two rows of column sums.
         unsafe {
-            let mut rows = [(std::ptr::null(), std::ptr::null()); K];
-            for (r, row) in rows.iter_mut().enumerate() {
-                let from = r * apart + at;
-                *row = (
-                    load_row::<T, I>(dy.add(from), first.as_mut_ptr().add(r * PART), n),
-                    load_row::<T, I>(x.add(from), second.as_mut_ptr().add(r * PART), n),
-                );
-            }
-            sweep!(V<T, I>, n, i, m => {
-                let w = V::<T, I>::get(weight.add(i), m, T::Acc::ZERO);
+            sweep!(R::V<I>, n, i, m => {
+                let w = R::V::<I>::get(weight.add(i), m, R::ZERO);
                 let (mut dweight, mut dbias) = (zero, zero);
                 for r in 0..K {
-                    let dy = V::<T, I>::get(rows[r].0.add(i), m, T::Acc::ZERO);
-                    let xhat = (V::<T, I>::get(rows[r].1.add(i), m, T::Acc::ZERO) - mean[r]) * rstd[r];
+                    let from = r * apart + at + i;
+                    let dy = R::V::<I>::get(dy.add(from), m, R::ZERO);
+                    let xhat = (R::V::<I>::get(x.add(from), m, R::ZERO) - mean[r]) * rstd[r];
                     let g = dy * w;
                     plain[r] = plain[r] + g;
                     weighted[r] = g.fma(xhat, weighted[r]);
@@ -210,8 +202,8 @@ unsafe fn reduce_rows<T: Float, I: Vectors, const K: usize>(
                 }
                 if let Some(sums) = column_sums {
                     let (to_weight, to_bias) = (sums.add(at + i), sums.add(bias_at + at + i));
-                    (V::<T, I>::get(to_weight, m, T::Acc::ZERO) + dweight).put(to_weight, m);
-                    (V::<T, I>::get(to_bias, m, T::Acc::ZERO) + dbias).put(to_bias, m);
+                    (R::V::<I>::get(to_weight, m, R::ZERO) + dweight).put(to_weight, m);
+                    (R::V::<I>::get(to_bias, m, R::ZERO) + dbias).put(to_bias, m);
                 }
             });
         }
@@ -223,23 +215,23 @@ unsafe fn reduce_rows<T: Float, I: Vectors, const K: usize>(
 }
 
 #[inline(always)]
-unsafe fn reduce_kernel<T: Float, I: Vectors>(
-    stats: &[(T::Acc, T::Acc)],
-    rows: [*const T; 2],
+unsafe fn reduce_kernel<R: Real, I: Vectors>(
+    stats: &[(R, R)],
+    rows: [*const R; 2],
     apart: usize,
-    weight: &[T::Acc],
-    column_sums: Option<*mut T::Acc>,
+    weight: &[R],
+    column_sums: Option<*mut R>,
     bias_at: usize,
 ) -> [[f64; 2]; TOGETHER] {
     // SAFETY: by the caller's contract.
     unsafe {
         match stats.len() {
-            TOGETHER => reduce_rows::<T, I, TOGETHER>(stats, rows, apart, weight, column_sums, bias_at),
+            TOGETHER => reduce_rows::<R, I, TOGETHER>(stats, rows, apart, weight, column_sums, bias_at),
             count => {
                 let mut sums = [[0.0; 2]; TOGETHER];
                 for r in 0..count {
                     let row = [rows[0].add(r * apart), rows[1].add(r * apart)];
-                    sums[r] = reduce_rows::<T, I, 1>(&stats[r..], row, apart, weight, column_sums, bias_at)[0];
+                    sums[r] = reduce_rows::<R, I, 1>(&stats[r..], row, apart, weight, column_sums, bias_at)[0];
                 }
                 sums
             }
@@ -247,64 +239,101 @@ unsafe fn reduce_kernel<T: Float, I: Vectors>(
     }
 }
 multiversion! {
-    /// For up to `TOGETHER` rows (or parts of rows), `apart` elements from each other: the sums of the scaled gradient,
-    /// plain and weighted with the normalised row. Adds `dy` times that row to the column sums, and `dy` to those from
-    /// `bias_at` on.
-    ///
-    /// # Safety
-    /// Each row has as many elements in `dy` and `x` as there are weights, and there are as many of both column sums.
-    unsafe fn reduce<T: Float>(
-        stats: &[(T::Acc, T::Acc)], rows: [*const T; 2], apart: usize, weight: &[T::Acc], column_sums: Option<*mut T::Acc>, bias_at: usize,
+    unsafe fn wide_reduce<R: Real>(
+        stats: &[(R, R)], rows: [*const R; 2], apart: usize, weight: &[R], column_sums: Option<*mut R>, bias_at: usize,
     ) -> [[f64; 2]; TOGETHER] = reduce_kernel;
 }
 
-#[inline(always)]
-unsafe fn gradient_kernel<T: Float, I: Vectors>(
-    f: Factors<T::Acc>,
-    [dy, x, so_far]: [*const T; 3],
-    dx: *mut T,
+/// For up to `TOGETHER` rows (or parts of rows), `apart` elements from each other: the sums of the scaled gradient,
+/// plain and weighted with the normalised row. Adds `dy` times that row to the column sums, and `dy` to those from
+/// `bias_at` on.
+///
+/// # Safety
+/// Each row has as many elements in `dy` and `x` as there are weights, and there are as many of both column sums.
+unsafe fn reduce<T: Float>(
+    stats: &[(T::Acc, T::Acc)],
+    [dy, x]: [*const T; 2],
+    apart: usize,
     weight: &[T::Acc],
-) {
-    type V<T, I> = <<T as Float>::Acc as Real>::V<I>;
+    column_sums: Option<*mut T::Acc>,
+    bias_at: usize,
+) -> [[f64; 2]; TOGETHER] {
+    if T::WIDE {
+        // SAFETY: by the caller's contract.
+        return unsafe { wide_reduce(stats, [dy.cast(), x.cast()], apart, weight, column_sums, bias_at) };
+    }
     let (mut first, mut second) = (Scratch::<T::Acc, BLOCK>::new(), Scratch::<T::Acc, BLOCK>::new());
-    let mut third = Scratch::<T::Acc, BLOCK>::new();
-    let adds = !so_far.is_null();
-    let (mean, rstd) = (V::<T, I>::splat(f.mean), V::<T, I>::splat(f.rstd));
-    let (of_mean, of_spread) = (V::<T, I>::splat(f.of_mean), V::<T, I>::splat(T::Acc::ZERO - f.of_spread));
-    for (b, weight) in weight.chunks(BLOCK).enumerate() {
-        let (n, at, weight) = (weight.len(), b * BLOCK, weight.as_ptr());
-        // SAFETY: a block of `n` within the row.
+    let (first, second) = (first.as_mut_ptr(), second.as_mut_ptr());
+    let mut sums = [[0.0; 2]; TOGETHER];
+    for (b, weight) in weight.chunks(PART).enumerate() {
+        let at = b * PART;
+        // SAFETY: a part of each row, for which there is scratch.
         unsafe {
-            let dx = dx.add(at);
-            let dy = load_row::<T, I>(dy.add(at), first.as_mut_ptr(), n);
-            let x = load_row::<T, I>(x.add(at), second.as_mut_ptr(), n);
-            let so_far = if adds { load_row::<T, I>(so_far.add(at), third.as_mut_ptr(), n) } else { x };
-            let out = out_row(dx, first.as_mut_ptr());
-            let stream = f.stream && T::WIDE && (out as usize).is_multiple_of(size_of::<V<T, I>>());
-            sweep!(V<T, I>, n, i, m => {
-                let xhat = (V::<T, I>::get(x.add(i), m, T::Acc::ZERO) - mean) * rstd;
-                let g = V::<T, I>::get(dy.add(i), m, T::Acc::ZERO) * V::<T, I>::get(weight.add(i), m, T::Acc::ZERO);
-                let mut v = xhat.fma(of_spread, g * rstd - of_mean);
-                if adds {
-                    v = v + V::<T, I>::get(so_far.add(i), m, T::Acc::ZERO);
-                }
-                if stream && m == V::<T, I>::N {
-                    v.stream(out.add(i));
-                } else {
-                    v.put(out.add(i), m);
-                }
-            });
-            store_row::<T, I>(out, dx, n);
+            for r in 0..stats.len() {
+                widen(dy.add(r * apart + at), first.add(r * PART), weight.len());
+                widen(x.add(r * apart + at), second.add(r * PART), weight.len());
+            }
+            let rows = [first.cast_const(), second.cast_const()];
+            let part = wide_reduce(stats, rows, PART, weight, column_sums.map(|s| s.add(at)), bias_at);
+            for (sum, part) in sums.iter_mut().zip(part) {
+                *sum = [sum[0] + part[0], sum[1] + part[1]];
+            }
         }
     }
+    sums
+}
+
+#[inline(always)]
+unsafe fn gradient_kernel<R: Real, I: Vectors>(
+    f: Factors<R>,
+    [dy, x, so_far]: [*const R; 3],
+    dx: *mut R,
+    weight: *const R,
+    n: usize,
+) {
+    let adds = !so_far.is_null();
+    let (mean, rstd) = (R::V::<I>::splat(f.mean), R::V::<I>::splat(f.rstd));
+    let (of_mean, of_spread) = (R::V::<I>::splat(f.of_mean), R::V::<I>::splat(R::ZERO - f.of_spread));
+    let stream = f.stream && (dx as usize).is_multiple_of(size_of::<R::V<I>>());
+    sweep!(R::V<I>, n, i, m => {
+        // SAFETY: `n` elements by the caller's contract.
+        unsafe {
+            let xhat = (R::V::<I>::get(x.add(i), m, R::ZERO) - mean) * rstd;
+            let g = R::V::<I>::get(dy.add(i), m, R::ZERO) * R::V::<I>::get(weight.add(i), m, R::ZERO);
+            let mut v = xhat.fma(of_spread, g * rstd - of_mean);
+            if adds {
+                v = v + R::V::<I>::get(so_far.add(i), m, R::ZERO);
+            }
+            if stream && m == R::V::<I>::N {
+                v.stream(dx.add(i));
+            } else {
+                v.put(dx.add(i), m);
+            }
+        }
+    });
     if f.stream {
         fence();
     }
 }
 multiversion! {
-    /// Gradient of (a part of) a row, from the output's gradient, the row and the addend, unless that is null.
-    ///
-    /// # Safety
-    /// As many elements at each and at `dx` as there are weights; `dx` overlaps none.
-    unsafe fn gradient<T: Float>(f: Factors<T::Acc>, from: [*const T; 3], dx: *mut T, weight: &[T::Acc]) = gradient_kernel;
+    unsafe fn wide_gradient<R: Real>(f: Factors<R>, from: [*const R; 3], dx: *mut R, weight: *const R, n: usize) = gradient_kernel;
+}
+
+/// Gradient of (a part of) a row, from the output's gradient, the row and the addend, unless that is null.
+///
+/// # Safety
+/// As many elements at each and at `dx` as there are weights; `dx` overlaps none.
+unsafe fn gradient<T: Float>(f: Factors<T::Acc>, [dy, x, so_far]: [*const T; 3], dx: *mut T, weight: &[T::Acc]) {
+    let f = Factors { stream: f.stream && T::WIDE, ..f };
+    let (n, weight) = (weight.len(), weight.as_ptr());
+    // SAFETY: by the caller's contract.
+    unsafe {
+        if so_far.is_null() {
+            each_block(n, [dy, x], dx, |at, n, [dy, x], dx| {
+                wide_gradient(f, [dy, x, std::ptr::null()], dx, weight.add(at), n);
+            });
+        } else {
+            each_block(n, [dy, x, so_far], dx, |at, n, from, dx| wide_gradient(f, from, dx, weight.add(at), n));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The loop of an optimizer step over contiguous elements; the formulas are rows (`core/src/rows/update.rs`).
 
-use crate::float::{Float, Scratch, load_row, store_row};
+use crate::float::{Float, each_block};
 use crate::multiversion;
 use crate::simd::{Real, Simd, Vectors, prefetch, sweep, total};
 use rushlight_core::backend::UpdateRule;
@@ -131,38 +131,36 @@ multiversion! {
 }
 
 #[inline(always)]
-unsafe fn scale_kernel<T: Float, I: Vectors>(factor: Option<f64>, x: *mut T, n: usize) -> bool {
-    let zero = <T::Acc as Real>::V::<I>::splat(T::Acc::ZERO);
-    let by = <T::Acc as Real>::V::<I>::splat(T::Acc::lit(factor.unwrap_or(1.0)));
+unsafe fn scale_kernel<R: Real, I: Vectors>(factor: Option<f64>, x: *mut R, n: usize) -> bool {
+    let zero = R::V::<I>::splat(R::ZERO);
+    let by = R::V::<I>::splat(R::lit(factor.unwrap_or(1.0)));
     // Zero times a non-finite number is NaN, which stays in the sum.
     let mut seen = [zero; 4];
-    let mut scratch = Scratch::<T::Acc, BLOCK>::new();
-    let mut at = 0;
-    while at < n {
-        let len = BLOCK.min(n - at);
-        // SAFETY: a block of at most `BLOCK` within `n`, by the caller's contract.
-        unsafe {
-            let wide = load_row::<T, I>(x.add(at), scratch.as_mut_ptr(), len).cast_mut();
-            sweep!(<T::Acc as Real>::V<I>, len, i, m, k => {
-                let v = <T::Acc as Real>::V::<I>::get(wide.add(i), m, T::Acc::ZERO);
-                seen[k] = v.fma(zero, seen[k]);
-                if factor.is_some() {
-                    (v * by).put(wide.add(i), m);
-                }
-            });
+    // SAFETY: `n` elements by the caller's contract.
+    unsafe {
+        sweep!(R::V<I>, n, i, m, k => {
+            let v = R::V::<I>::get(x.add(i), m, R::ZERO);
+            seen[k] = v.fma(zero, seen[k]);
             if factor.is_some() {
-                store_row::<T, I>(wide, x.add(at), len);
+                (v * by).put(x.add(i), m);
             }
-        }
-        at += len;
+        });
     }
     let seen = total(seen);
     seen == seen
 }
 multiversion! {
-    /// Multiplies `n` adjacent elements by a factor, if there is one, and returns whether all were finite.
-    ///
-    /// # Safety
-    /// `n` elements at `x`.
-    pub unsafe fn scale<T: Float>(factor: Option<f64>, x: *mut T, n: usize) -> bool = scale_kernel, wide when size_of::<T>() == 4;
+    unsafe fn wide_scale<R: Real>(factor: Option<f64>, x: *mut R, n: usize) -> bool = scale_kernel, wide when size_of::<R>() == 4;
+}
+
+/// Multiplies `n` adjacent elements by a factor, if there is one, and returns whether all were finite.
+///
+/// # Safety
+/// `n` elements at `x`.
+pub unsafe fn scale<T: Float>(factor: Option<f64>, x: *mut T, n: usize) -> bool {
+    let to = if factor.is_some() { x } else { std::ptr::null_mut() };
+    let mut finite = true;
+    // SAFETY: by the caller's contract; elements that are not widened are multiplied where they are.
+    unsafe { each_block(n, [x.cast_const()], to, |_, n, [x], _| finite &= wide_scale(factor, x.cast_mut(), n)) };
+    finite
 }

@@ -44,7 +44,7 @@ fn run_backward<T: Float>(log: bool, dims: [usize; 3], dy: &[T], y: &[T]) -> Vec
     dx.to_vec()
 }
 
-const LONG_ROW: [usize; 3] = [2, LONG + BLOCK + 17, 1];
+const LONG_ROW: [usize; 3] = [2, LONG + 4096 + 17, 1];
 
 #[test]
 fn matches_the_definition() {
