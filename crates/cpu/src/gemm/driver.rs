@@ -322,7 +322,7 @@ pub(super) unsafe fn without_sums<K: Kernel>(p: &Problem<K::Elem>) {
                 for j in (0..self.0.n).step_by(64) {
                     let mut sums = [Acc::<K>::ZERO; 64];
                     // SAFETY: row and columns are inside C.
-                    unsafe { self.0.finish_row::<K>(i, j, &mut sums[..64.min(self.0.n - j)]) };
+                    unsafe { self.0.finish_long_row::<K>(i, j, &mut sums[..64.min(self.0.n - j)]) };
                 }
             }
         }

@@ -42,9 +42,12 @@ pub(super) unsafe fn over_k<K: Kernel>(p: &Problem<K::Elem>) {
             // SAFETY: the piece is inside A and B, and each writes its own sums.
             unsafe {
                 let to = partials.get().add(t * size);
-                match const { K::Elem::IS_ACC && <Acc<K> as Accumulator>::IS_FLOAT } && p.m <= FEW && p.n <= FEW {
-                    true => K::enter(FewSums::<K> { problem: &piece, to }),
-                    false => serial::<K>(&piece, Some(to)),
+                match p.m <= FEW && p.n <= FEW {
+                    // A constant condition: for other kernels nothing is compiled.
+                    true if const { K::Elem::IS_ACC && <Acc<K> as Accumulator>::IS_FLOAT } => {
+                        K::enter(FewSums::<K> { problem: &piece, to });
+                    }
+                    _ => serial::<K>(&piece, Some(to)),
                 }
             };
         });
@@ -73,7 +76,7 @@ impl<K: Kernel> Task for SumRows<'_, K> {
                     let more = std::slice::from_raw_parts(self.partials.add((piece * p.m + i) * p.n), p.n);
                     total.iter_mut().zip(more).for_each(|(t, v)| *t = t.plus(*v));
                 }
-                p.finish_row::<K>(i, 0, total);
+                p.finish_long_row::<K>(i, 0, total);
             }
         }
     }

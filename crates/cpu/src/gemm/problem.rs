@@ -1,6 +1,6 @@
 //! One product with typed pointers, and its epilogue.
 
-use super::kernel::{Activate, Kernel, prefetch_to_write};
+use super::kernel::{Acc, Activate, Kernel, Task, prefetch_to_write};
 use super::scalar::{Accumulator, Scalar};
 use super::{Activation, Bias, BiasAxis, Gemm};
 
@@ -163,6 +163,16 @@ impl<T: Scalar> Problem<T> {
         }
     }
 
+    /// [`finish_row`](Problem::finish_row) as a function of its own, compiled once for all that call it.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(super) unsafe fn finish_long_row<K: Kernel<Elem = T>>(&self, row: usize, col: usize, sums: &mut [T::Acc]) {
+        // SAFETY: the caller's promise.
+        unsafe { K::apart(FinishRow::<K> { problem: self, at: [row, col], sums }) }
+    }
+
     /// Adds `beta` times the old values at `c`.
     ///
     /// # Safety
@@ -225,5 +235,20 @@ impl<T: Scalar> Problem<T> {
             // SAFETY: the caller's promise.
             unsafe { K::apart(Activate(sums, self.activation)) };
         }
+    }
+}
+
+/// A row of C, from a column on, whose sums are complete.
+struct FinishRow<'a, K: Kernel> {
+    problem: &'a Problem<K::Elem>,
+    at: [usize; 2],
+    sums: &'a mut [Acc<K>],
+}
+
+impl<K: Kernel> Task for FinishRow<'_, K> {
+    #[inline(always)]
+    unsafe fn run(self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.problem.finish_row::<K>(self.at[0], self.at[1], self.sums) }
     }
 }

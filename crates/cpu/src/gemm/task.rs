@@ -235,7 +235,7 @@ impl<K: Kernel> Task for FinishStrip<'_, K> {
                         transposed.finish_row::<K>(j + column, i + k * RUN, run);
                     }
                     if !rest.is_empty() {
-                        transposed.finish_row::<K>(j + column, end, rest);
+                        transposed.finish_long_row::<K>(j + column, end, rest);
                     }
                 }
             }

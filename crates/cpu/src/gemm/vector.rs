@@ -187,7 +187,7 @@ impl<K: Kernel> Task for Finish<'_, K> {
                 let more = std::slice::from_raw_parts(self.partials.add(piece * n), n);
                 total.iter_mut().zip(more).for_each(|(t, v)| *t = t.plus(*v));
             }
-            self.problem.finish_row::<K>(0, 0, total);
+            self.problem.finish_long_row::<K>(0, 0, total);
         }
     }
 }

@@ -117,13 +117,35 @@ pub fn parallel_for(tasks: usize, f: impl Fn(usize) + Sync) {
     run(tasks, &f);
 }
 
-/// [`parallel_for`], compiled once: there are hundreds of bodies.
-fn run(tasks: usize, f: &(dyn Fn(usize) + Sync)) {
+/// The body of a region. There are hundreds: a trait of one function, as `dyn Fn` brings two more for each.
+trait Body: Sync {
+    fn run(&self, task: usize);
+}
+
+impl<F: Fn(usize) + Sync> Body for F {
+    fn run(&self, task: usize) {
+        self(task);
+    }
+}
+
+/// The same for ranges.
+trait RangeBody: Sync {
+    fn run(&self, start: usize, end: usize);
+}
+
+impl<F: Fn(usize, usize) + Sync> RangeBody for F {
+    fn run(&self, start: usize, end: usize) {
+        self(start, end);
+    }
+}
+
+/// [`parallel_for`], compiled once.
+fn run(tasks: usize, f: &dyn Body) {
     let threads = num_threads();
     if tasks <= 1 || threads == 1 {
-        return (0..tasks).for_each(f);
+        return (0..tasks).for_each(|i| f.run(i));
     }
-    crew().run(threads, tasks, f);
+    crew().run(threads, tasks, &|i| f.run(i));
 }
 
 /// `parallel_for` over ranges of at most `grain` out of `0..len`: `f(start, end)`.
@@ -133,13 +155,13 @@ pub fn parallel_ranges(len: usize, grain: usize, f: impl Fn(usize, usize) + Sync
 }
 
 /// [`parallel_ranges`], compiled once.
-fn run_ranges(len: usize, grain: usize, f: &(dyn Fn(usize, usize) + Sync)) {
+fn run_ranges(len: usize, grain: usize, f: &dyn RangeBody) {
     let grain = grain.max(1);
     if len <= grain {
         if len > 0 {
-            f(0, len);
+            f.run(0, len);
         }
         return;
     }
-    run(len.div_ceil(grain), &|i| f(i * grain, ((i + 1) * grain).min(len)));
+    run(len.div_ceil(grain), &|i: usize| f.run(i * grain, ((i + 1) * grain).min(len)));
 }
