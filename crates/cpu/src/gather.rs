@@ -1,6 +1,7 @@
 //! Element-wise indexing along one dimension: gather, and scatter with its modes. Negative indices are out of range.
 
 use crate::index::{FirstFault, out_of_bounds, read_index, with_size};
+use crate::pointwise::scalar_bits;
 use crate::pool;
 use crate::reduce::item::{Item, Wide, with_item};
 use crate::reduce::plan;
@@ -75,30 +76,45 @@ fn report<const N: usize>(
 }
 
 /// How a scatter combines a value with the element it hits.
-trait Update<T>: 'static {
-    fn update(old: T, new: T) -> T;
+trait Update<T>: Copy + Sync {
+    fn update(self, old: T, new: T) -> T;
 }
 
+#[derive(Clone, Copy)]
 struct Replace;
 impl<T> Update<T> for Replace {
     #[inline(always)]
-    fn update(_: T, new: T) -> T {
+    fn update(self, _: T, new: T) -> T {
         new
     }
 }
 
-macro_rules! updates {
-    ($($name:ident $method:ident;)*) => {$(
-        struct $name;
-        impl<W: Wide> Update<W> for $name {
-            #[inline(always)]
-            fn update(old: W, new: W) -> W {
-                old.$method(new)
-            }
-        }
-    )*};
+#[derive(Clone, Copy)]
+struct Add;
+impl<W: Wide> Update<W> for Add {
+    #[inline(always)]
+    fn update(self, old: W, new: W) -> W {
+        old.add(new)
+    }
 }
-updates! { Add add; Mul mul; Max larger; Min smaller; }
+
+/// The others, which are rare: one loop serves them all.
+#[derive(Clone, Copy)]
+enum Rare {
+    Mul,
+    Max,
+    Min,
+}
+impl<W: Wide> Update<W> for Rare {
+    #[inline(always)]
+    fn update(self, old: W, new: W) -> W {
+        match self {
+            Rare::Mul => old.mul(new),
+            Rare::Max => old.larger(new),
+            Rare::Min => old.smaller(new),
+        }
+    }
+}
 
 /// The reverse of [`gather`]: `out[.., index[.., i, ..], ..] op= src[.., i, ..]`, in the order of `i`.
 pub fn scatter(op: Scatter, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
@@ -115,13 +131,16 @@ pub fn scatter(op: Scatter, dim: usize, index: View, src: Operand, out: View) ->
     {
         return tally(index, value.to_i64(), out);
     }
-    match op {
-        Scatter::Set => with_item!(out.dtype(), T => run::<T, T, Replace>(dim, index, src, out, |v| v, |v| v)),
-        Scatter::Add => with_item!(out.dtype(), T => wide::<T, Add>(dim, index, src, out)),
-        Scatter::Mul => with_item!(out.dtype(), T => wide::<T, Mul>(dim, index, src, out)),
-        Scatter::Max => with_item!(out.dtype(), T => wide::<T, Max>(dim, index, src, out)),
-        Scatter::Min => with_item!(out.dtype(), T => wide::<T, Min>(dim, index, src, out)),
-    }
+    let rare = match op {
+        Scatter::Set => {
+            return with_size!(out.dtype(), U => copy_into::<U>(dim, index, src, out));
+        }
+        Scatter::Add => return with_item!(out.dtype(), T => wide::<T, _>(Add, dim, index, src, out)),
+        Scatter::Mul => Rare::Mul,
+        Scatter::Max => Rare::Max,
+        Scatter::Min => Rare::Min,
+    };
+    with_item!(out.dtype(), T => wide::<T, _>(rare, dim, index, src, out))
 }
 
 /// Adds a scalar per index of a vector by counting indices. Adjacent indices use different tables, so that equal ones
@@ -166,32 +185,40 @@ fn tally(index: View, value: i64, out: View) -> Result<()> {
     Ok(())
 }
 
-fn wide<T: Item, M: Update<T::Wide>>(dim: usize, index: View, src: Operand, out: View) -> Result<()> {
-    run::<T, T::Wide, M>(dim, index, src, out, T::widen, T::narrow)
+fn wide<T: Item, M: Update<T::Wide>>(update: M, dim: usize, index: View, src: Operand, out: View) -> Result<()> {
+    // Half types accumulate a line in `f32`, so that many small additions are not lost.
+    let rounds = T::DTYPE.is_float() && size_of::<T>() < size_of::<T::Wide>();
+    run::<T, T::Wide, M>(update, dim, index, src, out, (T::widen, T::narrow), rounds)
+}
+
+/// Elements of the size of `U` as they are.
+fn copy_into<U: Copy + Send + Sync + 'static>(dim: usize, index: View, src: Operand, out: View) -> Result<()> {
+    run::<U, U, Replace>(Replace, dim, index, src, out, (|v| v, |v| v), false)
 }
 
 /// Lines along `dim` never write to each other's elements, so tasks share them; the order within a line is kept.
-fn run<T: Item, W: Copy + 'static, M: Update<W>>(
+/// `T` has the size of the output's elements.
+fn run<T: Copy + Send + Sync + 'static, W: Copy + 'static, M: Update<W>>(
+    update: M,
     dim: usize,
     index: View,
     src: Operand,
     out: View,
-    widen: impl Fn(T) -> W + Sync + Copy,
-    narrow: impl Fn(W) -> T + Sync + Copy,
+    (widen, narrow): (impl Fn(T) -> W + Sync + Copy, impl Fn(W) -> T + Sync + Copy),
+    rounds: bool,
 ) -> Result<()> {
     let (size, [stride]) = plan::along(out.shape(), dim, [out.strides()]);
-    let mut scalar: T = if let Operand::Scalar(value) = src { value.to() } else { T::default() };
+    let mut scalar = if let Operand::Scalar(value) = src { scalar_bits(value, out.dtype()) } else { 0 };
     let (values, src_strides) = match src {
         Operand::Tensor(view) => (view.ptr().cast::<T>(), Dims::from_slice(view.strides())),
-        Operand::Scalar(_) => (&raw mut scalar, Dims::from_elem(0, index.shape().len())),
+        Operand::Scalar(_) => ((&raw mut scalar).cast::<T>(), Dims::from_elem(0, index.shape().len())),
     };
     let strides = [out.strides(), index.strides(), &src_strides];
     let (n, [_, index_step, src_step]) = plan::along(index.shape(), dim, strides);
     let lines = plan::lines(index.shape(), dim, strides);
     let (indices, values, out) =
         (SendPtr::new(index.ptr().cast::<i64>()), SendPtr::new(values), SendPtr::new(out.ptr().cast::<T>()));
-    // Half types accumulate a line in `f32`, so that many small additions are not lost.
-    let rounds = T::DTYPE.is_float() && size_of::<T>() < size_of::<W>() && n > 1;
+    let rounds = rounds && n > 1;
     let fault = FirstFault::new();
     let count = if n == 0 { 0 } else { lines.numel() };
     if count == 1 && !rounds {
@@ -202,7 +229,7 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
                 let index = read_index(indices.at(index_at + i * index_step));
                 let Some(at) = within(index, size) else { return Err(out_of_bounds(index, dim, size)) };
                 let place = out.at(out_at + at * stride);
-                *place = narrow(M::update(widen(*place), widen(*values.at(src_at + i * src_step))));
+                *place = narrow(update.update(widen(*place), widen(*values.at(src_at + i * src_step))));
             }
         }
         return Ok(());
@@ -232,10 +259,10 @@ fn run<T: Item, W: Copy + 'static, M: Update<W>>(
                         };
                         let new = widen(*values.at(src_at + i * src_step));
                         if rounds {
-                            line_out[at] = M::update(line_out[at], new);
+                            line_out[at] = update.update(line_out[at], new);
                         } else {
                             let place = out.at(out_at + at * stride);
-                            *place = narrow(M::update(widen(*place), new));
+                            *place = narrow(update.update(widen(*place), new));
                         }
                     }
                 }

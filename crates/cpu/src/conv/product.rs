@@ -66,6 +66,16 @@ unsafe fn kernel<E: Copy + Default, I: Simd<E>>(p: &Product<E>) {
                     2 => rows_of::<E, I, 2>(p, start, end - start, lane),
                     _ => rows_of::<E, I, 1>(p, start, end - start, lane),
                 }
+                // Apart from the tiles, which it would make several times as long. The sums are still in the cache.
+                if let Some(e) = p.epilogue {
+                    for row in start..end {
+                        let c = p.c.add(*p.c_rows.get_unchecked(row));
+                        for j in 0..across {
+                            let at = lane + j * I::V::LANES;
+                            finish::<E, I::V>(e, row, at, I::V::load(c.add(at)), c.add(at));
+                        }
+                    }
+                }
             }
             lane += across * I::V::LANES;
         }
@@ -125,45 +135,31 @@ unsafe fn tile<E: Copy + Default, I: Simd<E>, const M: usize, const N: usize>(p:
                 let c = c.add(j * I::V::LANES);
                 // Adding the finished sum, instead of continuing from the old one, keeps the error of long sums small.
                 let total = if p.accumulate { I::V::load(c).add(acc[i][j]) } else { acc[i][j] };
-                acc[i][j] = total;
-                if p.epilogue.is_none() {
-                    total.store(c);
-                }
-            }
-            if let Some(e) = p.epilogue {
-                finish(e, row + i, lane, acc[i], c.sub(lane));
+                total.store(c);
             }
         }
     }
 }
 
-/// Finishes and stores a row of a tile.
+/// Finishes and stores a vector of sums, whose first is lane `at` of a row.
 ///
 /// # Safety
-/// The addend and the bias cover the row's lanes; `c` has room for them.
+/// The addend and the bias cover the row's lanes; `c` has room for the vector.
 #[inline(always)]
-unsafe fn finish<E: Copy + Default, V: Vector<Elem = E>, const N: usize>(
-    e: &Epilogue<E>,
-    row: usize,
-    lane: usize,
-    sums: [V; N],
-    c: *mut E,
-) {
-    for (j, mut total) in sums.into_iter().enumerate() {
-        let at = lane + j * V::LANES;
-        // SAFETY: the caller's promise.
-        unsafe {
-            if !e.bias.is_null() {
-                total = total.add(V::load(e.bias.add(at)));
-            }
-            if !e.addend.is_null() {
-                total = total.add(V::load(e.addend.add(*e.rows.get_unchecked(row) + at)));
-            }
-            if e.relu {
-                total = total.relu();
-            }
-            total.store(c.add(at));
+unsafe fn finish<E: Copy + Default, V: Vector<Elem = E>>(e: &Epilogue<E>, row: usize, at: usize, sums: V, c: *mut E) {
+    let mut total = sums;
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !e.bias.is_null() {
+            total = total.add(V::load(e.bias.add(at)));
         }
+        if !e.addend.is_null() {
+            total = total.add(V::load(e.addend.add(*e.rows.get_unchecked(row) + at)));
+        }
+        if e.relu {
+            total = total.relu();
+        }
+        total.store(c);
     }
 }
 
@@ -185,7 +181,7 @@ unsafe fn finish_rows_kernel<I: Simd<f32>>(f: &Finish) {
             // SAFETY: the addresses are the formula's.
             unsafe {
                 let sum = I::V::load(f.src.add(row * f.src_pitch + lane));
-                finish::<f32, I::V, 1>(f.epilogue, row, lane, [sum], f.dst.add(row * f.dst_pitch));
+                finish::<f32, I::V>(f.epilogue, row, lane, sum, f.dst.add(row * f.dst_pitch + lane));
             }
         }
     }

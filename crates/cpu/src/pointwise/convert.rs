@@ -60,6 +60,37 @@ fn cast<S: Element, D: Element>(s: S) -> D {
     }
 }
 
+/// Copies the element at `first` to `len` elements.
+///
+/// # Safety
+/// `len` elements at `to`, which `first` is not one of.
+#[inline(never)]
+unsafe fn repeat<D: Copy>(first: *const u8, to: *mut u8, len: usize) {
+    // SAFETY: the caller's.
+    unsafe {
+        let value = MaybeUninit::new(first.cast::<D>().read());
+        std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<D>>(), len).fill(value);
+    }
+}
+
+/// [`repeat`] for a type of this size, compiled once for all of them.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn repeat_bits<D>(first: *const D, to: *mut D, len: usize) {
+    let (first, to) = (first.cast(), to.cast());
+    // SAFETY: the caller's.
+    unsafe {
+        match size_of::<D>() {
+            1 => repeat::<u8>(first, to, len),
+            2 => repeat::<u16>(first, to, len),
+            4 => repeat::<u32>(first, to, len),
+            _ => repeat::<u64>(first, to, len),
+        }
+    }
+}
+
 /// # Safety
 /// As [`Convert`] says.
 #[inline(always)]
@@ -89,12 +120,15 @@ unsafe fn convert<S: Copy, D: Copy>(
             match (src_col, dst_col) {
                 (1, 1) => dense(src, std::slice::from_raw_parts_mut(dst.cast(), cols), read),
                 (0, 1) => {
-                    std::slice::from_raw_parts_mut(dst.cast::<MaybeUninit<D>>(), cols).fill(MaybeUninit::new(read(src)))
+                    let value = read(src);
+                    repeat_bits(&raw const value, dst, cols);
                 }
                 _ => {
                     let mut c = 0;
                     while c < cols {
-                        dst.add(c * dst_col).write(read(src.add(c * src_col)));
+                        // Volatile: the compiler would add a vector loop for the stride of one, which is above.
+                        let element = src.add(c * src_col).cast::<MaybeUninit<S>>().read_volatile();
+                        dst.add(c * dst_col).write(read(element.as_ptr()));
                         c += 1;
                     }
                 }

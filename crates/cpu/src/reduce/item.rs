@@ -114,10 +114,6 @@ item! {
 macro_rules! with_item {
     ($dtype:expr, $T:ident => $body:expr) => {
         match ::rushlight_core::DType::carrier($dtype) {
-            ::rushlight_core::DType::Bool => {
-                type $T = u8;
-                $body
-            }
             ::rushlight_core::DType::F32 => {
                 type $T = f32;
                 $body
@@ -150,7 +146,7 @@ macro_rules! with_item {
                 type $T = i8;
                 $body
             }
-            // `u8`: no dtype's carrier is carried.
+            // `u8` and `bool`: no dtype's carrier is carried.
             _ => {
                 type $T = u8;
                 $body
