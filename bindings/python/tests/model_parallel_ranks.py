@@ -451,7 +451,9 @@ def deepspeed_planned(path):
 
     torch.manual_seed(0)
     model = Net(2)
-    engine, *_ = deepspeed.initialize(model=model, config=path, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
+    # Without a configuration it is the file of `rushlight run --plan`.
+    config = None if os.environ.get("RUSHLIGHT_PLAN") else path
+    engine, *_ = deepspeed.initialize(model=model, config=config, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1))
     plan = json.loads(pathlib.Path(path).read_text())
     assert engine.train_batch_size() == ROWS == 16 and engine.zero_optimization_stage() == plan["zero_optimization"]["stage"]
     deepspeed_steps(engine, 2)

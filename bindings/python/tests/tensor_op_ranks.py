@@ -110,6 +110,22 @@ def cases(mesh):
     yield ("avg_pool2d", lambda i: F.avg_pool2d(i, 2), (image,), [None])
     yield ("adaptive_avg_pool2d", lambda i: F.adaptive_avg_pool2d(i, 1).flatten(1), (image,), [None])
     yield ("group_norm", lambda i, w, b: F.group_norm(i, 2, w, b), (image, values(4), values(4, seed=1)), [None, None, None])
+    vectors = (values(4), values(4, seed=1))
+    running = lambda t: (placed(values(4, seed=6), mesh, t), placed(values(4, seed=7).abs() + 0.5, mesh, t))
+    yield ("batch_norm", lambda i, w, b: F.batch_norm(i, None, None, w, b, True), (image, *vectors), [None, None, None])
+    yield ("batch_norm of vectors", lambda i: F.batch_norm(i, None, None, training=True), (values(8, 4),), [None])
+    yield ("batch_norm in evaluation", lambda i, w, b: F.batch_norm(i, *running(i), w, b), (image, *vectors), [None, None, None])
+    yield ("instance_norm", lambda i, w, b: F.instance_norm(i, None, None, w, b), (image, *vectors), [None, None, None])
+    query, key, value = values(4, 4, 6, 8), values(4, 4, 5, 8, seed=1), values(4, 4, 5, 8, seed=2)
+    attention, mask = F.scaled_dot_product_attention, values(4, 4, 6, 5, seed=3)
+    allowed = mask[:, :1] > -0.5
+    yield ("attention with a mask", lambda q, k, m: attention(q, k, k * 2, m), (query, key, mask), [None, [0, 1, 2], None])
+    yield ("attention with a mask of positions", lambda q, m: attention(q, q, q, m), (query, values(6, 6)), [None, None])
+    yield ("attention with a mask of booleans", lambda q, k, v: attention(q, k, v, placed(allowed, mesh, q)), (query, key, value), [None, [0, 1], None])
+    yield ("attention with shared keys", lambda q, k, v: attention(q, k, v, is_causal=True, enable_gqa=True), (query, key[:, :2], value[:, :2]), [None, [0, 1], None])
+    yield ("cdist", torch.cdist, (x, values(4, 5, 8, seed=1)), [None, None])
+    yield ("cdist broadcast", lambda a, b: torch.cdist(a, b, p=1.0), (values(4, 6, 8), values(5, 8, seed=1)), [None, None])
+    yield ("pdist", torch.pdist, (values(6, 8),), [None])
     yield ("interpolate", lambda i: F.interpolate(i, scale_factor=2.0), (image,), [None])
     yield ("l1_loss", lambda a, b: F.l1_loss(a, b), (x, y), [None, None])
     yield ("smooth_l1_loss", lambda a, b: F.smooth_l1_loss(a, b, reduction="sum"), (x, z), [None, None])
@@ -191,9 +207,11 @@ def placements_of_results():
     t[2, :, 0] = dtensor.distribute_tensor(values(1, seed=5), mesh, [R])[0]
     other[1], other[:, :, 2:4], other[2, :, 0] = values(6, 8, seed=4), 0.5, values(1, seed=5)[0]
     same(t.full_tensor(), other, "assigned")
+    t[t > 0.5], other[other > 0.5] = -1.0, -1.0
+    same(t.full_tensor(), other, "assigned by a mask")
     for wrong, words in [
         (lambda: x(S0)[x(S0) > 0], "mask"), (lambda: x(S0).nonzero(), "full_tensor"), (lambda: t.__setitem__((slice(None), 0), 1.0), "redistribute"),
-        (lambda: torch.cdist(x(S0), x(S0)), "cdist"), (lambda: x(P).uniform_(), "redistribute"),
+        (lambda: F.ctc_loss(x(S0), rows(), rows(), rows()), "ctc_loss"), (lambda: x(S0).masked_select(x(S0) > 0), "full_tensor"), (lambda: x(P).uniform_(), "redistribute"),
     ]:
         try:
             wrong()
@@ -206,6 +224,36 @@ def placements_of_results():
         raise AssertionError("a dimension out of range")
     except IndexError as error:
         assert "sum" in str(error)
+    dist.destroy_process_group()
+
+
+def normalised():
+    """A batch norm whose batch is sharded takes the values of the whole batch, and keeps its running values on all ranks."""
+    dist.init_process_group(BACKEND)
+    mesh = init_device_mesh(KIND, (SIZE,))
+    for momentum in (0.1, None):
+        whole = torch.nn.BatchNorm2d(4, momentum=momentum)
+        split = dtensor.distribute_module(torch.nn.BatchNorm2d(4, momentum=momentum), mesh)
+        for step in range(3):
+            image = values(4, 4, 6, 6, seed=step) * (step + 1)
+            expected = whole(image)
+            result = split(dtensor.distribute_tensor(image, mesh, [Shard(0)]))
+            same(result.full_tensor().detach(), expected.detach(), "a batch")
+        assert result.placements == (Shard(0),)
+        for name, buffer in whole.named_buffers():
+            same(split.get_buffer(name).full_tensor().float(), buffer.float(), name)
+        same(split.eval()(dtensor.distribute_tensor(image, mesh, [Shard(2)])).full_tensor().detach(), whole.eval()(image).detach(), "evaluation")
+    # Values of channels that are split stay so.
+    mean, var = (dtensor.distribute_tensor(t, mesh, [Shard(0)]) for t in (torch.zeros(4), torch.ones(4)))
+    F.batch_norm(dtensor.distribute_tensor(image, mesh, [Shard(1)]), mean, var, training=True)
+    plain = (torch.zeros(4), torch.ones(4))
+    F.batch_norm(image, *plain, training=True)
+    assert mean.placements == (Shard(0),)
+    same(mean.full_tensor(), plain[0], "a split running mean")
+    same(var.full_tensor(), plain[1], "a split running variance")
+    half = F.batch_norm(dtensor.distribute_tensor(image.bfloat16(), mesh, [Shard(0)]), None, None, training=True)
+    assert half.dtype == torch.bfloat16
+    same(half.full_tensor().float(), F.batch_norm(image.bfloat16(), None, None, training=True).float(), "bfloat16", 2e-2)
     dist.destroy_process_group()
 
 

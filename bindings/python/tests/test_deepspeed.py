@@ -165,6 +165,7 @@ def test_initialize_takes_what_the_plan_writes(tmp_path):
     plan = json.loads(written.read_text())
     assert plan["plan"]["mesh"] == {"pp": 1, "dp": 2, "tp": 1} and not plan["bf16"]["enabled"], plan
     launch(2, RANKS, "deepspeed_planned", written)
+    launch(2, RANKS, "deepspeed_planned", written, variables={"RUSHLIGHT_PLAN": str(written)})
     with pytest.raises(ValueError, match="the plan is for 2 devices, not for 4 ranks"):
         Config(plan, 4)
     plan["plan"]["mesh"] = {"pp": 1, "dp": 1, "tp": 2}

@@ -18,7 +18,7 @@ def test_sharded(what, size):
     launch(size, RANKS, what)
 
 
-@pytest.mark.parametrize("what", ["all_placements", "placements_of_results", "dropped"])
+@pytest.mark.parametrize("what", ["all_placements", "placements_of_results", "dropped", "normalised"])
 def test_ops_of_distributed_tensors(what):
     # Dimensions shorter than the number of ranks are gathered.
     launch(2 if what == "placements_of_results" else SIZES[0], pathlib.Path(__file__).with_name("tensor_op_ranks.py"), what)

@@ -3,6 +3,8 @@
 
 mod bisect;
 mod doctor;
+#[cfg(target_os = "linux")]
+mod measure;
 mod model;
 #[cfg(target_os = "linux")]
 mod plan;

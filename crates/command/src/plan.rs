@@ -1,7 +1,10 @@
 //! `rushlight plan`: how to split a model over a machine.
 
+use crate::measure::measure;
 use crate::{complain, print};
-use rushlight_dist::plan::{Estimate, Job, MACHINES, MODELS, Machine, Model, Precision, Recompute, plans};
+use rushlight_dist::plan::{
+    Configuration, Estimate, Job, MACHINES, MODELS, Machine, Model, Precision, Recompute, plans,
+};
 use rushlight_settings::did_you_mean;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -25,7 +28,10 @@ Recommends the fastest that fits.
   --offload         also strategies with weights, gradients and moments in the host's memory
   --data-parallel   only strategies that split neither tensors nor stages, as deepspeed.initialize and the Trainer have
   --rows N          strategies to show (default 8)
-  --write FILE      writes the recommended configuration as JSON, for deepspeed.initialize
+  --write FILE      writes the recommended configuration as JSON, for rushlight run --plan, the Trainer and
+                    deepspeed.initialize
+  --measure FILE    measures this machine and writes FILE for --machine: products and blocks in --precision, memory, copies;
+                    under rushlight run also sums over the ranks. What else there is to know is that of --machine
   --scaling         shows 7b, 70b and 1t on 1,024 and 16,384 devices of each machine, beside published figures";
 
 #[derive(Default)]
@@ -90,6 +96,7 @@ struct Options {
     data_parallel: bool,
     rows: usize,
     write: Option<String>,
+    measure: Option<String>,
     scaling: bool,
 }
 
@@ -111,6 +118,7 @@ fn parse(arguments: &[OsString]) -> Result<Option<Options>, String> {
         data_parallel: false,
         rows,
         write,
+        measure: None,
         scaling,
     };
     let mut words = arguments.iter().map(|word| word.to_string_lossy().into_owned());
@@ -170,6 +178,7 @@ fn parse(arguments: &[OsString]) -> Result<Option<Options>, String> {
             "--data-parallel" => options.data_parallel = true,
             "--rows" => options.rows = number(text()?)?,
             "--write" => options.write = Some(text()?),
+            "--measure" => options.measure = Some(text()?),
             "--scaling" => options.scaling = true,
             _ => return Err(format!("there is no option {name}{}", did_you_mean(&name, USAGE))),
         }
@@ -191,19 +200,34 @@ pub fn plan(arguments: &[OsString]) -> u8 {
     match parse(arguments) {
         Ok(None) => print(USAGE),
         Ok(Some(options)) if options.scaling => print(&scaling()),
-        Ok(Some(options)) => match shown(&options) {
-            Ok(text) => print(&text),
-            Err(e) => {
-                complain(&format!("rushlight plan: {e}"));
-                return 1;
+        Ok(Some(options)) => {
+            match options.measure.as_ref().map_or_else(|| shown(&options), |path| measured(&options, path)) {
+                Ok(text) if text.is_empty() => {}
+                Ok(text) => print(&text),
+                Err(e) => {
+                    complain(&format!("rushlight plan: {e}"));
+                    return 1;
+                }
             }
-        },
+        }
         Err(e) => {
             complain(&format!("rushlight plan: {e}; see rushlight plan --help"));
             return 2;
         }
     }
     0
+}
+
+/// Measures, and writes the file on the first rank.
+fn measured(options: &Options, path: &str) -> Result<String, String> {
+    if Machine::named(options.machine.name).is_none() {
+        return Err("--measure takes what it cannot measure from --machine: name one, not a file".into());
+    }
+    let Some((file, text)) = measure(&options.machine, options.precision).map_err(|e| e.to_string())? else {
+        return Ok(String::new());
+    };
+    std::fs::write(path, file).map_err(|e| format!("cannot write '{path}': {e}"))?;
+    Ok(format!("{text}; written to {path}"))
 }
 
 fn mesh(one: &Estimate) -> String {
@@ -271,37 +295,11 @@ fn shown(options: &Options) -> Result<String, String> {
     }
     let _ = write!(text, "\nRecommended: {}, ZeRO {}", mesh(first), first.strategy.zero);
     if let Some(path) = &options.write {
-        std::fs::write(path, configuration(&job, first)).map_err(|e| format!("cannot write '{path}': {e}"))?;
+        std::fs::write(path, Configuration::of(&job, first).to_json())
+            .map_err(|e| format!("cannot write '{path}': {e}"))?;
         let _ = write!(text, "; written to {path}");
     }
     Ok(text)
-}
-
-/// The recommended configuration: DeepSpeed's keys, and a section for what these do not say.
-fn configuration(job: &Job, one: &Estimate) -> String {
-    let s = &one.strategy;
-    let offload = if s.offload {
-        ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"cpu\"}"
-    } else {
-        ""
-    };
-    let schedule = if s.pipeline > 1 { "\"1F1B\"" } else { "null" };
-    format!(
-        "{{\n  \"train_micro_batch_size_per_gpu\": {},\n  \"gradient_accumulation_steps\": {},\n  \
-         \"zero_optimization\": {{\"stage\": {}{offload}}},\n  \"bf16\": {{\"enabled\": {}}},\n  \"plan\": {{\n    \
-         \"model\": \"{}\",\n    \"devices\": {},\n    \"mesh\": {{\"pp\": {}, \"dp\": {}, \"tp\": {}}},\n    \
-         \"pipeline_schedule\": {schedule},\n    \"activation_checkpointing\": {}\n  }}\n}}\n",
-        s.microbatch,
-        one.microbatches,
-        s.zero,
-        job.precision == Precision::Bf16,
-        job.model.name,
-        job.devices,
-        s.pipeline,
-        s.data,
-        s.tensor,
-        s.recompute == Recompute::Full
-    )
 }
 
 /// Published shares of the peak, by machine and model.

@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use rushlight_core::{Error, Result};
+use rushlight_dist::plan::Configuration;
 use rushlight_settings::did_you_mean;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -108,6 +109,8 @@ pub struct Options {
     pub max_restarts: usize,
     /// What a run does with its batch and its learning rate when the world changes: `keep` or `scale`.
     pub elastic_batch: Option<String>,
+    /// A file of `rushlight plan --write`.
+    pub plan: Option<PathBuf>,
     pub monitor_interval: Duration,
     pub role: String,
     pub log_dir: Option<PathBuf>,
@@ -171,6 +174,13 @@ const VALUES: &[(&str, &str, &str, &str)] = &[
         "keep|scale",
         "When the number of ranks changes, a Trainer's step keeps its samples and its learning rate (keep), or each rank its batch and the \
          learning rate is scaled with the ranks (scale). Programs read RUSHLIGHT_ELASTIC_BATCH. Default: neither changes what a rank does",
+    ),
+    (
+        "plan",
+        "plan",
+        "FILE",
+        "A configuration that rushlight plan --write has made: the Trainer and deepspeed.initialize follow it. Programs read its name from \
+         RUSHLIGHT_PLAN",
     ),
     (
         "monitor-interval",
@@ -359,6 +369,7 @@ pub fn read(matches: &ArgMatches, env: impl Fn(&str) -> Option<String>) -> Resul
         local_addr: text("local-addr"),
         max_restarts: number("max-restarts")?.unwrap_or(0),
         elastic_batch: text("elastic-batch").map(elastic_batch).transpose()?,
+        plan: text("plan").map(plan).transpose()?,
         monitor_interval: seconds("monitor-interval", 1.0)?,
         role: text("role").unwrap_or_else(|| "default".into()),
         log_dir: text("log-dir").map(PathBuf::from),
@@ -447,6 +458,13 @@ fn elastic_batch(text: String) -> Result<String> {
             "rushlight run: --elastic-batch {text} should be keep (a step's samples) or scale (the learning rate)"
         ))),
     }
+}
+
+/// A plan's file, by its whole path: ranks may start elsewhere. A file that is no plan is an error here, not on each rank.
+fn plan(text: String) -> Result<PathBuf> {
+    let wrong = |e: Error| e.within("rushlight run: --plan");
+    Configuration::load(&text).map_err(wrong)?;
+    std::fs::canonicalize(&text).map_err(|e| wrong(Error::io(format!("{text}: {e}"))))
 }
 
 fn nnodes(text: &str) -> Result<(usize, usize)> {

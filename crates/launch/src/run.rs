@@ -104,6 +104,7 @@ fn become_rank(options: &Options, launch: &Launch, meeting: &Rendezvous) -> Erro
         ("MASTER_ADDR", Some(meeting.host.clone())),
         ("MASTER_PORT", meeting.ports.first().map(u16::to_string)),
         (crate::options::ELASTIC_BATCH_VARIABLE, options.elastic_batch.clone()),
+        (rushlight_dist::plan::VARIABLE, options.plan.as_ref().map(|path| path.to_string_lossy().into_owned())),
     ];
     let mut command = Command::new(&line[0]);
     command.args(&line[1..]).envs(variables.into_iter().filter_map(|(name, value)| Some((name, value?))));

@@ -203,6 +203,9 @@ fn variables(job: &Job, place: &Place, local_rank: usize) -> Vec<(&'static str, 
     if let Some(policy) = &job.options.elastic_batch {
         list.push((crate::options::ELASTIC_BATCH_VARIABLE, policy.clone()));
     }
+    if let Some(path) = &job.options.plan {
+        list.push((rushlight_dist::plan::VARIABLE, path.to_string_lossy().into_owned()));
+    }
     if let Some(secret) = &job.secret {
         list.push((SECRET_VARIABLE, secret.clone()));
     }

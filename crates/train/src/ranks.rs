@@ -5,6 +5,7 @@ use crate::optimizers::Optimizers;
 #[cfg(all(target_os = "linux", feature = "dist"))]
 use crate::sharding::Sharding;
 use crate::step::ReduceFx;
+use crate::trainer::Options;
 use rushlight_core::{Device, Error, Result};
 use rushlight_nn::{Member, MemberMut, Module, Parameter};
 use rushlight_tensor::Tensor;
@@ -144,22 +145,30 @@ impl Ranks {
 
     /// Synchronises a model across processes and averages its gradients from now on. With a strategy that shards, its
     /// parameters become shards.
-    pub(crate) fn parallel<M: Module>(&self, model: &mut M, strategy: &str, find_unused: bool) -> Result<Parallel> {
+    pub(crate) fn parallel<M: Module>(&self, model: &mut M, options: &Options) -> Result<Parallel> {
         #[cfg(all(target_os = "linux", feature = "dist"))]
         if let Some(world) = &self.world {
-            if world.size() == 1 {
+            let offload = options.offload();
+            if world.size() == 1 && !offload {
                 return Ok(Parallel::default());
             }
-            if let Some(stage) = zero_stage(strategy) {
+            if let Some(stage) = zero_stage(&options.strategy) {
                 let stage = rushlight_dist::ZeroStage::of(stage)?;
-                return Ok(Parallel { ddp: None, sharding: Some(Sharding::new(model, world, stage)?) });
+                return Ok(Parallel { ddp: None, sharding: Some(Sharding::new(model, world, stage, offload)?) });
             }
             let shadow = Shadow::of(model);
             let group: Arc<dyn ProcessGroup> = world.group().clone();
-            let ddp = DistributedDataParallel::builder(shadow, group).find_unused_parameters(find_unused).build()?;
+            let ddp = DistributedDataParallel::builder(shadow, group)
+                .find_unused_parameters(options.find_unused_parameters)
+                .build()?;
             return Ok(Parallel { ddp: Some(ddp), sharding: None });
         }
-        let _ = (model, strategy, find_unused);
+        if options.offload() {
+            return Err(Error::unsupported(
+                "Trainer: shards in the host's memory need a process group; start the program by `rushlight run`",
+            ));
+        }
+        let _ = model;
         Ok(Parallel::default())
     }
 }

@@ -17,9 +17,9 @@ pub(crate) struct Sharding {
 }
 
 impl Sharding {
-    pub(crate) fn new<M: Module>(model: &mut M, world: &World, stage: ZeroStage) -> Result<Self> {
+    pub(crate) fn new<M: Module>(model: &mut M, world: &World, stage: ZeroStage, offload: bool) -> Result<Self> {
         let mesh = DeviceMesh::new(world, &[world.size()], &["dp"])?;
-        let parameters = FullyShard::new(&mesh)?.stage(stage).in_place(model)?;
+        let parameters = FullyShard::new(&mesh)?.stage(stage).offload(offload).in_place(model)?;
         Ok(Self { parameters, group: world.group().clone() })
     }
 

@@ -1,6 +1,8 @@
 //! Estimates against published runs.
 
-use rushlight_dist::plan::{Estimate, Job, Machine, Model, Precision, Recompute, Strategy, estimate, plans};
+use rushlight_dist::plan::{
+    Configuration, Estimate, Job, Machine, Model, Precision, Recompute, Strategy, estimate, plans,
+};
 
 fn best(model: &str, machine: &str, devices: usize, batch: usize) -> Estimate {
     let (model_of, machine_of) = (Model::named(model).unwrap(), Machine::named(machine).unwrap());
@@ -107,6 +109,36 @@ fn machines_of_files() {
         (r#"{"like": "h100", "devices": 2.5}"#, "whole number"),
     ] {
         let error = Machine::from_json(text).unwrap_err().to_string();
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+}
+
+#[test]
+fn configurations_are_read_as_they_are_written() {
+    let (model, machine) = (Model::named("7b").unwrap(), Machine::named("h100").unwrap());
+    let job = Job { model, machine, devices: 8, batch: 64, precision: Precision::Bf16 };
+    for one in plans(&job, true) {
+        let written = Configuration::of(&job, &one);
+        assert_eq!(Configuration::from_json(&written.to_json()).unwrap(), written);
+    }
+    for (text, reason) in [
+        ("[]", "object"),
+        ("{", "JSON"),
+        ("{}", "'train_micro_batch_size_per_gpu' is missing"),
+        (r#"{"train_micro_batch_size_per_gpu": 0}"#, "positive integer"),
+        (r#"{"train_micro_batch_size_per_gpu": 1, "optimizer": {}}"#, "'optimizer'"),
+        (r#"{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 4}}"#, "0, 1, 2 or 3"),
+        (
+            r#"{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 1, "offload_param": {"device": "cpu"}}}"#,
+            "stage 3",
+        ),
+        (
+            r#"{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}}"#,
+            "'cpu' or 'none'",
+        ),
+        (r#"{"train_micro_batch_size_per_gpu": 1, "plan": {"devices": 6, "mesh": {"dp": 4}}}"#, "are not 6 devices"),
+    ] {
+        let error = Configuration::from_json(text).unwrap_err().to_string();
         assert!(error.contains(reason), "{text}: {error}");
     }
 }

@@ -37,6 +37,40 @@ fn a_plan_recommends_and_writes_a_configuration() {
 }
 
 #[test]
+fn a_plan_reaches_the_ranks() {
+    let folder = Folder::new("plan-run");
+    let path = folder.path("plan.json");
+    let shown = path.to_string_lossy();
+    let out = rushlight(&["plan", "--model", "7b", "--nodes", "2", "--data-parallel", "--write", &shown]);
+    assert!(out.status.success(), "{}", text(&out));
+    let run = ["run", "--standalone", "--nproc-per-node", "2"];
+    let out = rushlight(&[&run[..], &["--plan", &shown, "--no-python", "sh", "-c", "echo $RUSHLIGHT_PLAN"]].concat());
+    assert_eq!(text(&out).matches("/plan.json").count(), 2, "{}", text(&out));
+    // A file that is no plan ends the job before it begins.
+    std::fs::write(&path, r#"{"train_micro_batch_size_per_gpu": 1, "optimizer": {}}"#).expect("a file");
+    let out = rushlight(&[&run[..], &["--plan", &shown, "--no-python", "echo", "begun"]].concat());
+    let said = text(&out);
+    assert!(!out.status.success() && said.contains("--plan") && said.contains("'optimizer'"), "{said}");
+    assert!(!said.contains("begun"), "{said}");
+}
+
+#[test]
+fn this_machine_is_measured() {
+    let folder = Folder::new("measured");
+    let path = folder.path("machine.json");
+    let shown = path.to_string_lossy();
+    let run = ["run", "--standalone", "--nproc-per-node", "2", "--no-python", env!("CARGO_BIN_EXE_rushlight")];
+    let plan = ["plan", "--measure", &shown, "--precision", "f32"];
+    let out = rushlight(&[&run[..], &plan[..]].concat());
+    assert!(out.status.success() && text(&out).contains("\"inside_gb_per_s\""), "{}", text(&out));
+    let sizes = ["--layers", "4", "--hidden", "256", "--heads", "4", "--batch", "16", "--precision", "f32"];
+    let out = rushlight(&[&["plan", "--machine", &shown][..], &sizes[..]].concat());
+    assert!(out.status.success() && text(&out).contains("on 2 devices"), "{}", text(&out));
+    let out = rushlight(&["plan", "--measure", &shown, "--machine", &shown]);
+    assert!(!out.status.success() && text(&out).contains("name one"), "{}", text(&out));
+}
+
+#[test]
 fn a_schedule_is_drawn() {
     let folder = Folder::new("chart");
     let path = folder.path("chart.svg");

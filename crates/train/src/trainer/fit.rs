@@ -130,6 +130,8 @@ impl Trainer {
     ) -> Result<()> {
         self.options.precision.prepare(model)?;
         model.to_(self.run.device.into())?;
+        #[cfg(all(target_os = "linux", feature = "dist"))]
+        self.follow_plan(train)?;
         // A run that may grow reads in the order of many processes from the beginning.
         let is_elastic = self.options.elastic_batch.is_some() && train.batch_size().is_some();
         if (self.ranks.size() > 1 || is_elastic) && self.options.use_distributed_sampler {
@@ -146,8 +148,7 @@ impl Trainer {
         self.run.accumulate = self.options.accumulate_grad_batches;
         self.run.num_training_batches = self.options.limit_train_batches.of(train.len());
         self.scaler = self.options.precision.scaler();
-        let (strategy, unused) = (self.options.strategy.clone(), self.options.find_unused_parameters);
-        let parallel = self.ranks.parallel(model, &strategy, unused)?;
+        let parallel = self.ranks.parallel(model, &self.options)?;
         let mut optimizers = model.configure_optimizers(&self.run)?;
         self.open_directory()?;
         self.open_checkpoints()?;

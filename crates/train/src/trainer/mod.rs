@@ -5,12 +5,15 @@ mod engine;
 mod evaluate;
 mod fit;
 mod options;
+#[cfg(all(target_os = "linux", feature = "dist"))]
+mod planned;
 mod state;
 mod tune;
 
 pub use elastic::ElasticBatch;
 pub use tune::LrFinding;
 
+pub(crate) use options::Options;
 pub use options::{Accelerator, ClipAlgorithm, Limit, Resume, TrainerBuilder};
 
 use crate::callbacks::{Callback, ModelCheckpoint};
@@ -25,7 +28,6 @@ use crate::run_dir;
 use crate::step::Stage;
 use crate::system_log::SystemLog;
 use indexmap::IndexMap;
-use options::Options;
 use rushlight_core::rng::manual_seed;
 use rushlight_core::{Device, Error, Result};
 use rushlight_nn::Module;
@@ -92,6 +94,10 @@ impl Trainer {
             "single_device" => Ranks::alone(),
             _ => Ranks::launched()?,
         };
+        #[cfg(all(target_os = "linux", feature = "dist"))]
+        if let Some(plan) = &options.plan {
+            plan.check_data_parallel(ranks.size()).map_err(|e| e.within("Trainer"))?;
+        }
         if let Some(seed) = options.seed {
             manual_seed(seed);
         }

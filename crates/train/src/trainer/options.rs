@@ -114,6 +114,8 @@ pub(crate) struct Options {
     pub accelerator: Accelerator,
     pub devices: Option<usize>,
     pub strategy: String,
+    #[cfg(all(target_os = "linux", feature = "dist"))]
+    pub plan: Option<rushlight_dist::plan::Configuration>,
     pub find_unused_parameters: bool,
     pub use_distributed_sampler: bool,
     pub limit_train_batches: Limit,
@@ -176,6 +178,8 @@ impl TrainerBuilder {
             accelerator: Accelerator::Auto,
             devices: None,
             strategy: "auto".into(),
+            #[cfg(all(target_os = "linux", feature = "dist"))]
+            plan: None,
             find_unused_parameters: false,
             use_distributed_sampler: true,
             limit_train_batches: Limit::ALL,
@@ -296,6 +300,16 @@ impl TrainerBuilder {
         self
     }
 
+    /// Follows a file of `rushlight plan --write`: strategy, offload, precision, the samples of a batch and the batches
+    /// that are accumulated, so none of these is set beside it; the loader's batch size is the plan's during `fit`.
+    /// Recomputing blocks is the model's own affair. Without this call it is the file of `rushlight run --plan`, if one
+    /// is given.
+    #[cfg(all(target_os = "linux", feature = "dist"))]
+    pub fn plan(mut self, plan: rushlight_dist::plan::Configuration) -> Self {
+        self.options.plan = Some(plan);
+        self
+    }
+
     /// Batches of a training epoch: a count, or a fraction.
     pub fn limit_train_batches(mut self, limit: impl Into<Limit>) -> Self {
         self.options.limit_train_batches = limit.into();
@@ -392,6 +406,8 @@ impl TrainerBuilder {
     /// Builds the Trainer. Under a launcher it joins the other processes of the run here.
     pub fn build(self) -> Result<Trainer> {
         let Self { mut options, mut checkpoints, callbacks, loggers } = self;
+        #[cfg(all(target_os = "linux", feature = "dist"))]
+        super::planned::follow(&mut options)?;
         check_strategy(&options.strategy)?;
         if let Some(name) = &options.run_name {
             check_name(name)?;
@@ -463,6 +479,14 @@ impl TrainerBuilder {
 }
 
 impl Options {
+    /// Whether shards are in the host's memory.
+    pub(crate) fn offload(&self) -> bool {
+        #[cfg(all(target_os = "linux", feature = "dist"))]
+        return self.plan.as_ref().is_some_and(|plan| plan.offload);
+        #[cfg(not(all(target_os = "linux", feature = "dist")))]
+        false
+    }
+
     /// The options in `config.json`.
     pub(crate) fn to_json(&self) -> Json {
         json!({
@@ -477,6 +501,7 @@ impl Options {
             "accumulate_grad_batches": self.accumulate_grad_batches,
             "elastic_batch": self.elastic_batch.map(ElasticBatch::name),
             "strategy": self.strategy,
+            "offload": self.offload(),
             "limit_train_batches": self.limit_train_batches.to_json(),
             "limit_val_batches": self.limit_val_batches.to_json(),
             "val_check_interval": self.val_check_interval.to_json(),

@@ -257,7 +257,7 @@ impl Trainer {
             && before != size
         {
             loader.set_batch_size(size)?;
-            self.own_batch_size = Some(before);
+            self.own_batch_size.get_or_insert(before);
         }
         self.run.accumulate = change.share.accumulate;
         self.run.num_training_batches = self.options.limit_train_batches.of(loader.len());

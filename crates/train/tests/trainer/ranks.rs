@@ -4,6 +4,7 @@ use crate::support::*;
 use rushlight_core::rng::manual_seed;
 use rushlight_core::{Error, Result};
 use rushlight_data::DataLoader;
+use rushlight_dist::plan::Configuration;
 use rushlight_nn::{Forward, Linear, Module};
 use rushlight_optim::Sgd;
 use rushlight_tensor::{Reduction, Tensor};
@@ -55,12 +56,15 @@ fn train(root: &Path, size: usize, resume: bool, epochs: u64, strategy: &str) ->
     let layer = Linear::new(8, 1)?;
     let mut model = Line { layer, mse: MeanSquaredError::new(), r2: R2Score::new(), auroc: Auroc::binary() };
     let loader = |samples: usize, size: usize| DataLoader::builder(data(samples)?).batch_size(size).seed(3).build();
-    let mut builder = Trainer::builder()
+    // A plan says how many batches are accumulated.
+    let builder = match strategy {
+        "plan" => Trainer::builder(),
+        strategy => Trainer::builder().strategy(strategy).accumulate_grad_batches(2),
+    };
+    let mut builder = builder
         .device(device())
         .max_epochs(epochs)
-        .strategy(strategy)
         .gradient_clip_val(0.5)
-        .accumulate_grad_batches(2)
         .run_directory(Some(root.into()))
         .run_name("run")
         .progress(false)
@@ -69,7 +73,9 @@ fn train(root: &Path, size: usize, resume: bool, epochs: u64, strategy: &str) ->
         builder = builder.resume(Resume::Auto);
     }
     let mut trainer = builder.build()?;
-    trainer.fit(&mut model, &mut loader(96, size)?, Some(&mut loader(21, 4)?))?;
+    let mut batches = loader(96, size)?;
+    trainer.fit(&mut model, &mut batches, Some(&mut loader(21, 4)?))?;
+    assert_eq!(batches.batch_size(), Some(size), "the loader has its own batches again");
     let weights: Vec<String> = model.layer.weight.to_vec::<f32>()?.iter().map(|w| format!("weight {w}")).collect();
     let values = trainer.metrics().iter().filter(|(n, _)| *n != "loss_step").map(|(n, v)| format!("{n} {v}"));
     let rates = trainer.run().learning_rates().iter().map(|(name, rate)| format!("{name} {rate}"));
@@ -103,6 +109,9 @@ fn start_with(root: &Path, world: usize, size: usize, resume: bool, epochs: u64,
         command.env("RUSHLIGHT_TEST_SIZE", size.to_string()).env("RUSHLIGHT_TEST_EPOCHS", epochs.to_string());
         command.env("RUSHLIGHT_TEST_RESUME", u8::from(resume).to_string()).env("RUSHLIGHT_TEST_STRATEGY", strategy);
         command.env("RUSHLIGHT_ELASTIC_BATCH", policy);
+        if strategy == "plan" {
+            command.env("RUSHLIGHT_PLAN", root.join("plan.json"));
+        }
         if world > 1 {
             for (name, value) in
                 [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", world), ("LOCAL_WORLD_SIZE", world)]
@@ -203,5 +212,53 @@ fn sharded_strategies_train_as_one_process() {
     near(&alone, &ends(&again, 0), "continued");
     for directory in [one, again] {
         std::fs::remove_dir_all(directory).unwrap();
+    }
+}
+
+/// A file as `rushlight plan --write` makes it.
+fn plan(stage: usize, offload: bool) -> String {
+    let host = ["offload_optimizer", "offload_param"].map(|name| format!(r#", "{name}": {{"device": "cpu"}}"#));
+    format!(
+        r#"{{"train_micro_batch_size_per_gpu": 8, "gradient_accumulation_steps": 2, "bf16": {{"enabled": false}},
+            "zero_optimization": {{"stage": {stage}{}}}, "plan": {{"devices": 2, "mesh": {{"pp": 1, "dp": 2, "tp": 1}}}}}}"#,
+        if offload { host.concat() } else { String::new() }
+    )
+}
+
+#[test]
+fn a_plan_is_followed() {
+    let one = scratch("plan-one");
+    start(&one, 1, 16, false, 3);
+    let alone = ends(&one, 0);
+    std::fs::remove_dir_all(one).unwrap();
+    for (stage, offload) in [(0, false), (2, false), (3, true)] {
+        let root = scratch(&format!("plan-{stage}"));
+        std::fs::create_dir_all(&root).unwrap();
+        std::fs::write(root.join("plan.json"), plan(stage, offload)).unwrap();
+        // The loader's own batches of 3 are not the plan's.
+        start_with(&root, 2, 3, false, 3, "plan", "");
+        near(&alone, &ends(&root, 0), &format!("stage {stage}"));
+        let config = std::fs::read_to_string(root.join("run/config.json")).unwrap();
+        assert!(config.contains(if stage == 0 { "\"ddp\"" } else { "\"zero" }), "{config}");
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}
+
+#[test]
+fn a_plan_and_other_settings_do_not_agree() {
+    let of = |text: &str| Configuration::from_json(text).unwrap();
+    let quiet = || Trainer::builder().run_directory(None).progress(false);
+    for (builder, reason) in [
+        (quiet().plan(of(&plan(2, false))), "2 devices, the job has 1 ranks"),
+        (quiet().plan(of(&plan(2, false))).strategy("ddp"), "the strategy is ddp, and the plan says zero2"),
+        (quiet().plan(of(&plan(2, false))).accumulate_grad_batches(3), "the plan says 2"),
+        (quiet().plan(of(&plan(2, false))).precision(rushlight_train::Precision::F64), "the precision is 64-true"),
+        (
+            quiet().plan(of(r#"{"train_micro_batch_size_per_gpu": 1, "plan": {"mesh": {"tp": 2}}}"#)),
+            "rushlight plan --data-parallel",
+        ),
+    ] {
+        let error = builder.build().err().unwrap().to_string();
+        assert!(error.contains(reason), "{error}");
     }
 }

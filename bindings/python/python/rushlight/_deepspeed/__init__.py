@@ -40,7 +40,10 @@ def initialize(
     if config is None:
         config = getattr(args, "deepspeed_config", None)
     if config is None:
-        raise ValueError("DeepSpeed requires --deepspeed_config to specify configuration file")
+        # The file of `rushlight run --plan`.
+        config = os.environ.get("RUSHLIGHT_PLAN") or None
+    if config is None:
+        raise ValueError("DeepSpeed requires --deepspeed_config to specify configuration file, or rushlight run --plan")
     if isinstance(config, (str, os.PathLike)):
         with open(config, encoding="utf-8") as file:
             config = json.load(file)

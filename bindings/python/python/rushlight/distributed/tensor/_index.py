@@ -9,7 +9,7 @@ Tensor = _C.Tensor
 
 def _labels(t, index):
     """The tensors among the parts of an index, the labels of the tensor, those of the index tensors and those of the result."""
-    from ._rules import LETTERS
+    from ._rows import LETTERS
 
     parts = list(index) if isinstance(index, tuple) else [index]
     if any(isinstance(p, bool) or (isinstance(p, Tensor) and p.dtype in (_C.bool, _C.uint8)) for p in parts):
@@ -74,6 +74,10 @@ def set_item(func, name, args, kwargs):
     t, index, value = args
     if not isinstance(t, DTensor):
         raise NotImplementedError("values of a plain tensor by a DTensor: use full_tensor()")
+    if isinstance(index, Tensor) and index.dtype == _C.bool and index.shape == t.shape and (not isinstance(value, Tensor) or value.dim() == 0):
+        from ._rules import in_place
+
+        return in_place(Tensor.masked_fill_, "masked_fill_", (t, index, value), {})
     given, own, _, result = _labels(t, index)
     split = [p.dim for p in t._placements if isinstance(p, Shard)]
     if any(own[d] == "_" for d in split) or any(type(p) not in (Shard, Replicate) for p in t._placements) or any(isinstance(part, DTensor) for part in given):

@@ -8,140 +8,15 @@ is added, and ``sum:`` before the text if parts of a sum go in and come out. An 
 import string
 
 from ... import _C
-from . import _overlap
 from ._api import DTensor
 from ._index import get_item, set_item
+from ._layers import attention, batch_norm, embedding, group_norm, instance_norm, linear, loss_of_classes, loss_of_elements, norm, one_hot
 from ._ops import _flat, _inputs, _map, fill_random, out, plan_of, prepare, refusal, run
+from ._rows import LETTERS, along, argument, dim_of, dims_of, ends, extremum, fixed, gathered, labelled, letters_of, listed, reduction, refused
 from .placement_types import Replicate, _codes
 
 Tensor = _C.Tensor
 torch = _C._torch
-LETTERS = string.ascii_lowercase
-
-
-# Arguments.
-
-
-def argument(args, kwargs, at, name, default=None):
-    if len(args) > at:
-        return args[at]
-    return kwargs["axis"] if name == "dim" and "axis" in kwargs else kwargs.get(name, default)
-
-
-def dim_of(dim, count, name):
-    """A dimension counted from the start."""
-    if not -max(count, 1) <= dim < max(count, 1):
-        raise IndexError(f"{name}: Dimension out of range (expected to be in range of [{-max(count, 1)}, {max(count, 1) - 1}], but got {dim})")
-    return dim % max(count, 1)
-
-
-def dims_of(tensor, given, name):
-    """Dimensions counted from the start; all if none are given."""
-    if given is None or (isinstance(given, (list, tuple)) and not given):
-        return list(range(tensor.dim()))
-    return [dim_of(d, tensor.dim(), name) for d in (given if isinstance(given, (list, tuple)) else (given,))]
-
-
-def listed(args, kwargs, name):
-    """Sizes given one by one or as one sequence."""
-    given = args or (kwargs[name],)
-    return [int(n) for n in (given if len(given) > 1 or isinstance(given[0], int) else given[0])]
-
-
-def letters_of(tensor, whole=()):
-    """A letter for each dimension, ``_`` for some."""
-    return "".join("_" if d in whole else LETTERS[d] for d in range(tensor.dim()))
-
-
-# Rows: functions that return what runs an op.
-
-
-def fixed(kind, word=""):
-    """A rule that needs no argument of the op."""
-    return lambda func, name, args, kwargs: run(func, name, (kind, word, [], False), args, kwargs)
-
-
-def labelled(text_of):
-    """A rule of labels: ``text_of(name, args, kwargs)`` returns the distributed inputs in order, and the text."""
-
-    def row(func, name, args, kwargs):
-        inputs, text = text_of(name, args, kwargs)
-        return run(func, name, ("labels", text, [], False), args, kwargs, inputs)
-
-    return row
-
-
-def along(at=1, key="dim", default=-1, word="", lost=False):
-    """Computes along some dimensions, which must be whole, and may drop them (``lost``). Results may be several."""
-
-    def text(name, args, kwargs):
-        t = args[0]
-        given = argument(args, kwargs, at, key, default)
-        whole = dims_of(t, given, name) if t.dim() else []
-        drops = lost is True or (lost and not argument(args, kwargs, lost, "keepdim", False))
-        letters = letters_of(t, whole)
-        return [t], f"{word}{letters}->{letters.replace('_', '') if drops else letters}"
-
-    return labelled(text)
-
-
-def ends(count, word="", filled=False):
-    """Computes along the last dimensions, which must be whole."""
-
-    def text(name, args, kwargs):
-        letters = letters_of(args[0], range(max(args[0].dim() - count, 0), args[0].dim()))
-        letters = letters.upper() if filled else letters
-        return [args[0]], f"{word}{letters}->{letters}"
-
-    return labelled(text)
-
-
-def gathered(func, name, args, kwargs):
-    """An op of whole tensors, on every rank. Results are replicated."""
-    inputs = _inputs(name, _flat(args, kwargs))
-    mesh = inputs[0]._mesh
-    everywhere = (Replicate(),) * mesh.ndim
-    swap = lambda t: t.redistribute(placements=everywhere)._local_tensor if isinstance(t, DTensor) else t
-    result = func(*(_map(a, swap) for a in args), **{k: _map(v, swap) for k, v in kwargs.items()})
-    wrap = lambda t: DTensor._of(t, mesh, everywhere, t.shape) if isinstance(t, Tensor) else t
-    return type(result)([wrap(t) for t in result]) if isinstance(result, (list, tuple)) else wrap(result)
-
-
-def refused(instead):
-    """An op that no placement can run."""
-
-    def row(func, name, args, kwargs):
-        raise NotImplementedError(f"{name} of a DTensor: {instead}")
-
-    return row
-
-
-def reduction(word, at=1, keepdim=2):
-    """A reduction; the places of ``dim`` and ``keepdim`` among the arguments."""
-
-    def row(func, name, args, kwargs):
-        t, given = args[0], argument(args, kwargs, at, "dim")
-        how = "other" if word in ("max", "min") and t.requires_grad else word
-        # var(True) names no dimension.
-        dims = dims_of(t, None if isinstance(given, bool) else given, name)
-        return run(func, name, ("reduce", how, dims, bool(argument(args, kwargs, keepdim, "keepdim", False))), args, kwargs)
-
-    return row
-
-
-def extremum(word):
-    """``max`` and ``min``: of all, of two tensors, along a dimension."""
-    both, one = fixed("pointwise"), along(lost=2)
-
-    def row(func, name, args, kwargs):
-        other = argument(args, kwargs, 1, "other")
-        if isinstance(other, Tensor):
-            return both(func, name, args, kwargs)
-        if len(args) == 1 and "dim" not in kwargs:
-            return run(func, name, ("reduce", "other" if args[0].requires_grad else word, list(range(args[0].dim())), False), args, kwargs)
-        return one(func, name, args, kwargs)
-
-    return row
 
 
 # Element by element.
@@ -156,15 +31,6 @@ def additive(func, name, args, kwargs):
 def division(func, name, args, kwargs):
     word = "first" if isinstance(args[0], DTensor) and not kwargs.get("rounding_mode") else ""
     return run(func, name, ("pointwise", word, [], False), args, kwargs)
-
-
-def loss_of_elements(func, name, args, kwargs):
-    """A loss that is a mean or a sum over elements."""
-    how = kwargs.get("reduction", "mean")
-    if kwargs.get("weight") is not None or kwargs.get("size_average") is not None or kwargs.get("reduce") is not None or how not in ("mean", "sum", "none"):
-        raise NotImplementedError(f"{name} of a DTensor: give reduction as mean, sum or none, and no weight; or use full_tensor()")
-    losses = run(func, name, ("pointwise", "", [], False), args, kwargs | {"reduction": "none"})
-    return losses if how == "none" else run(getattr(Tensor, how), name, ("reduce", how, list(range(losses.dim())), False), (losses,), {})
 
 
 def dropout(func, name, args, kwargs):
@@ -481,81 +347,19 @@ def convolution(dims, transposed=False):
     return labelled(row)
 
 
-def linear(func, name, args, kwargs):
-    made = _overlap.linear(argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight"))
-    if made is None:
-        return run(func, name, ("linear", "", [], False), args, kwargs)
-    bias = argument(args, kwargs, 2, "bias")
-    return made if bias is None else run(torch.add, "add", ("pointwise", "sum", [], False), (made, bias), {})
+def distances(name, args, kwargs):
+    """``cdist``: points of both may be sharded, their coordinates not."""
+    a, b = argument(args, kwargs, 0, "x1"), argument(args, kwargs, 1, "x2")
+    lead = max(a.dim(), b.dim()) - 2
+    if min(a.dim(), b.dim()) < 2 or lead > len(LETTERS) - 2:
+        raise RuntimeError(f"{name}: both should have two dimensions at least, their shapes are {tuple(a.shape)} and {tuple(b.shape)}")
+    # Sizes of 1 are broadcast: they are whole.
+    sizes = [max(t.shape[d - lead - 2] for t in (a, b) if t.dim() >= lead + 2 - d) for d in range(lead)]
+    own = lambda t: "".join(LETTERS[d] if t.shape[d - lead - 2] == sizes[d] else "_" for d in range(lead + 2 - t.dim(), lead))
+    return [a, b], f"{own(a)}y_,{own(b)}z_->{LETTERS[:lead]}yz"
 
 
-def attention(func, name, args, kwargs):
-    if argument(args, kwargs, 3, "attn_mask") is not None:
-        raise NotImplementedError("scaled_dot_product_attention of DTensors: masks are not supported; use is_causal or to_local()")
-    return run(func, name, ("attention", "", [], False), args, kwargs)
-
-
-# Layers and losses.
-
-
-def norm(func, name, args, kwargs):
-    t, count = args[0], len(argument(args, kwargs, 1, "normalized_shape"))
-    return run(func, name, ("along", "", list(range(t.dim() - count, t.dim())), False), args, kwargs)
-
-
-def group_norm(name, args, kwargs):
-    t, weight, bias = args[0], argument(args, kwargs, 2, "weight"), argument(args, kwargs, 3, "bias")
-    letters = "N" + "_" * (t.dim() - 1)
-    inputs = [t, *(w for w in (weight, bias) if w is not None)]
-    return inputs, f"{','.join([letters, '_', '_'][: len(inputs)])}->{letters}"
-
-
-def embedding(func, name, args, kwargs):
-    ids, weight = argument(args, kwargs, 0, "input"), argument(args, kwargs, 1, "weight")
-    if not isinstance(ids, DTensor):
-        ids = DTensor._of(ids, weight._mesh, (Replicate(),) * weight._mesh.ndim, ids.shape)
-    if not isinstance(weight, DTensor):
-        raise refusal("embedding", [ids])
-    if any(v not in (None, 2.0, False) for v in (*args[3:], *(kwargs.get(k) for k in ("max_norm", "norm_type", "scale_grad_by_freq", "sparse")))):
-        raise NotImplementedError("embedding of a DTensor: max_norm, scale_grad_by_freq and sparse are not supported")
-    plan = plan_of("embedding", ("embedding", "", [], False), [weight, ids])
-    table, index = prepare(plan, [weight, ids]).values()
-    padding = argument(args, kwargs, 2, "padding_idx")
-    start, size = _C._local_part(list(weight._shape), weight._mesh._core, plan.inputs[0])[0]
-    if size == weight._shape[0]:
-        return out(plan, func(index, table, padding), weight._mesh)
-    index = index - start
-    inside = (index >= 0) & (index < size)
-    if padding is not None:
-        padding = padding % weight._shape[0] - start
-        padding = padding if 0 <= padding < size else None
-    if size == 0:
-        # A rank without rows: zeros, whose gradient is empty.
-        return out(plan, table.sum() * torch.zeros((*index.shape, table.shape[1]), dtype=table.dtype, device=table.device), weight._mesh)
-    # Ids of other ranks give zeros: the ranks' sum is the whole.
-    found = func(index.clamp(0, max(size - 1, 0)), table, padding) * inside.unsqueeze(-1).to(table.dtype)
-    return out(plan, found, weight._mesh)
-
-
-def loss_of_classes(func, name, args, kwargs):
-    scores, target = args[0], argument(args, kwargs, 1, "target")
-    how = kwargs.get("reduction", "mean")
-    from .parallel.loss import enabled, vocabulary_loss
-
-    mesh = scores._mesh if isinstance(scores, DTensor) else target._mesh
-    classes = 1 if len(scores.shape) > 1 else 0
-    if name == "cross_entropy" and enabled() and any(p.is_shard(classes) for p in scores._placements):
-        return vocabulary_loss(scores, target, args[2:], kwargs)
-    if not isinstance(target, DTensor):
-        target = DTensor._of(target, mesh, (Replicate(),) * mesh.ndim, target.shape)
-    if kwargs.get("weight") is not None or len(args) > 2:
-        raise NotImplementedError(f"{name} of a DTensor: class weights are not supported; use full_tensor()")
-    if len(target.shape) == len(scores.shape):
-        raise NotImplementedError(f"{name} of a DTensor: class probabilities as targets are not supported; use full_tensor()")
-    # The mean's divisor depends on the targets that are ignored.
-    word = {"none": "none", "sum": "sum"}.get(how, "other")
-    rest = {k: v for k, v in kwargs.items() if k not in ("target", "input")}
-    return run(func, name, ("loss", word, [], False), (scores, target), rest)
+# Others.
 
 
 def compared(func, name, args, kwargs):
@@ -569,13 +373,6 @@ def last_of_complex(func, name, args, kwargs):
         return run(func, name, ("reduce", "other", [t.dim() - 1], False), args, kwargs)
     letters = letters_of(t)
     return run(func, name, ("labels", f"sum:{letters}->{letters}_", [], False), args, kwargs)
-
-
-def one_hot(name, args, kwargs):
-    if argument(args, kwargs, 1, "num_classes", -1) < 0:
-        raise NotImplementedError("one_hot of a DTensor: give num_classes, as ranks may have different largest classes")
-    letters = letters_of(args[0])
-    return [args[0]], f"{letters}->{letters}_"
 
 
 POINTWISE = """relu gelu silu sigmoid tanh exp exp2 expm1 log log2 log10 log1p sqrt rsqrt abs absolute pow square sin cos tan asin acos atan sinh cosh asinh acosh atanh erf
@@ -670,6 +467,7 @@ _add("baddbmm", added_product("matmul", "bmk,bkn->bmn"))
 _add("outer ger", labelled(lambda name, args, kwargs: (list(args[:2]), "m,n->mn")))
 _add("einsum", einsum)
 _add("linear", linear)
+_add("cdist", labelled(distances))
 for _dims in (1, 2, 3):
     _add(f"conv{_dims}d", convolution(_dims))
     _add(f"conv_transpose{_dims}d", convolution(_dims, transposed=True))
@@ -678,7 +476,9 @@ _add("scaled_dot_product_attention", attention)
 
 _add("layer_norm rms_norm", norm)
 _add("group_norm", labelled(group_norm))
+_add("batch_norm", batch_norm)
+_add("instance_norm", instance_norm)
 _add("embedding", embedding)
 _add("cross_entropy nll_loss", loss_of_classes)
 _add("allclose equal", compared)
-_add("cosine_similarity svd qr eigh eigvalsh svdvals cholesky inverse pinverse inv solve solve_triangular det slogdet logdet matrix_exp matrix_power", gathered)
+_add("cosine_similarity pdist svd qr eigh eigvalsh svdvals cholesky inverse pinverse inv solve solve_triangular det slogdet logdet matrix_exp matrix_power", gathered)
