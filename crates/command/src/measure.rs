@@ -22,10 +22,10 @@ pub fn measure(like: &Machine, precision: Precision) -> Result<Option<(String, S
         Precision::F32 => DType::F32,
     };
     let on_cpu = device == Device::Cpu;
-    let (hidden, sequence) = if on_cpu { (1024, 256) } else { (4096, 2048) };
+    let (hidden, sequence) = if on_cpu { (512, 128) } else { (4096, 2048) };
     let peak = slowest(&world, products(if on_cpu { 1024 } else { 8192 }, dtype, device)?)?;
     let block = slowest(&world, block(hidden, sequence, dtype, device)?)?;
-    let host = slowest(&world, copies(if on_cpu { 1 << 24 } else { 1 << 26 }, device)?)?;
+    let host = slowest(&world, copies(if on_cpu { 1 << 22 } else { 1 << 26 }, device)?)?;
     let mut found = vec![
         ("devices", world.local_size() as f64),
         ("peak_tflops", peak / 1e12),
@@ -49,8 +49,11 @@ pub fn measure(like: &Machine, precision: Precision) -> Result<Option<(String, S
     Ok(Some((file, text)))
 }
 
-/// Three digits.
+/// Three digits, or a whole number.
 fn rounded(value: f64) -> String {
+    if value.fract() == 0.0 {
+        return format!("{value:.0}");
+    }
     let digits = (2 - value.abs().max(1e-9).log10().floor() as i32).max(0) as usize;
     format!("{value:.digits$}")
 }

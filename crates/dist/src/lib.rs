@@ -37,5 +37,5 @@ pub use parallel::{
     DistributedOptimizerBuilder, GradBucket, NoSync, Outputs, PeriodicModelAverager, PowerSgd, PowerSgdMemory, Reducer,
     ReducerSettings, SentBucket, SyncBatchNorm, allreduce, broadcast_parameters, sync_batch_norm,
 };
-pub use shard::{FullyShard, InPlace, ShardGroup, ShardOptions, Sharded, ZeroStage, clip_grad_norm_};
+pub use shard::{FullyShard, InPlace, ShardGroup, ShardOptions, Sharded, ZeroStage, clip_grad_norm_, shard};
 pub use world::{DEFAULT_GROUP_TIMEOUT, Init, World, init};

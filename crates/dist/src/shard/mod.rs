@@ -14,4 +14,4 @@ mod saved;
 
 pub use group::{ShardGroup, ShardOptions, ZeroStage};
 pub use in_place::InPlace;
-pub use module::{FullyShard, Sharded, clip_grad_norm_};
+pub use module::{FullyShard, Sharded, clip_grad_norm_, shard};

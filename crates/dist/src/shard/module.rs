@@ -55,6 +55,22 @@ impl Module for Marker {
     fn members_mut<'a>(&'a mut self, _visit: &mut dyn FnMut(&str, MemberMut<'a>)) {}
 }
 
+/// Shards a module over a mesh by one of ZeRO's stages. [`FullyShard`] has the options.
+///
+/// ```
+/// # mod rushlight { pub use rushlight_tensor::*; pub use rushlight_nn as nn; pub use rushlight_dist as dist; }
+/// use rushlight::dist::{DeviceMesh, ZeroStage, shard};
+/// use rushlight::nn::{Forward, Linear};
+/// let world = rushlight::dist::init()?;
+/// let mesh = DeviceMesh::new(&world, &[1], &["dp"])?;
+/// let layer = shard(Linear::new(4, 8)?, ZeroStage::Two, &mesh)?;
+/// layer.forward(&rushlight::Tensor::ones([3, 4])?)?.sum(..)?.backward()?;
+/// # Ok::<(), rushlight_core::Error>(())
+/// ```
+pub fn shard<M: Module>(module: M, stage: ZeroStage, mesh: &DeviceMesh) -> Result<Sharded<M>> {
+    FullyShard::new(mesh)?.stage(stage).apply(module)
+}
+
 /// Shards modules over a mesh of one dimension, or of two: the first then has replicas (hybrid sharding).
 #[derive(Clone)]
 pub struct FullyShard {
