@@ -460,7 +460,8 @@ fn elastic_batch(text: String) -> Result<String> {
     }
 }
 
-/// A plan's file, by its whole path: ranks may start elsewhere. A file that is no plan is an error here, not on each rank.
+/// A plan's file, by its whole path: ranks may start elsewhere. A file that is no plan is an error here, not on each
+/// rank.
 fn plan(text: String) -> Result<PathBuf> {
     let wrong = |e: Error| e.within("rushlight run: --plan");
     Configuration::load(&text).map_err(wrong)?;

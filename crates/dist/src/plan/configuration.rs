@@ -1,4 +1,5 @@
-//! The file that `rushlight plan --write` makes: the configuration of a job, which the Trainer and DeepSpeed's front read.
+//! The file that `rushlight plan --write` makes: the configuration of a job, which the Trainer and DeepSpeed's front
+//! read.
 
 use super::estimate::{Estimate, Job, Recompute};
 use super::memory::Precision;
@@ -71,13 +72,13 @@ impl Configuration {
         }
     }
 
-    /// Reads what [`Self::to_json`] writes. Other keys, which `deepspeed.initialize` may know, are refused: nothing of a
-    /// plan is left aside.
+    /// Reads what [`Self::to_json`] writes. Other keys, which `deepspeed.initialize` may know, are refused: nothing of
+    /// a plan is left aside.
     ///
     /// ```
     /// # use rushlight_dist::plan::Configuration;
-    /// let text = r#"{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 3},
-    ///     "plan": {"devices": 8}}"#;
+    /// let text = r#"{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4,
+    ///     "zero_optimization": {"stage": 3}, "plan": {"devices": 8}}"#;
     /// let plan = Configuration::from_json(text)?;
     /// assert_eq!((plan.zero, plan.data, plan.microbatches), (3, 8, 4));
     /// assert!(Configuration::from_json(r#"{"train_micro_batch_size_per_gpu": 2, "optimizer": {}}"#).is_err());

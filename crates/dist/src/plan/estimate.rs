@@ -226,8 +226,8 @@ pub fn plans(job: &Job, offload: bool) -> Vec<Estimate> {
     found
 }
 
-/// The share of the peak that blocks of a very wide model reach ([`Machine::reach`]), if those of width `hidden` were measured
-/// at `rate` operations per second and large products at `peak`.
+/// The share of the peak that blocks of a very wide model reach ([`Machine::reach`]), if those of width `hidden` were
+/// measured at `rate` operations per second and large products at `peak`.
 pub fn reach(rate: f64, peak: f64, hidden: usize) -> f64 {
     (rate / peak * (hidden as f64 + WIDTH) / hidden as f64).min(1.0)
 }
