@@ -13,6 +13,7 @@ use rushlight_tensor::Tensor;
 use rushlight_tensor::autograd::is_grad_enabled;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char};
+use std::mem::ManuallyDrop;
 use std::sync::{LazyLock, Mutex};
 
 /// One parameter of a signature.
@@ -35,7 +36,40 @@ pub struct rl_op {
     name: String,
     op: &'static Op,
     forms: Vec<Form>,
+    /// Computed, then copied to the first argument.
     inplace: bool,
+    /// Whether the first argument is changed.
+    changes: bool,
+}
+
+/// The values of a call. Tensors are the caller's references, which outlive the call: none is counted or freed.
+struct Bound(ManuallyDrop<Values>);
+
+impl Bound {
+    /// # Safety
+    /// `handle` is alive until this list is dropped.
+    #[inline]
+    unsafe fn push_tensor(&mut self, handle: *mut rl_tensor) {
+        // SAFETY: `clear` forgets the tensor, so the reference stays the handle's.
+        self.0.push(Value::Tensor(unsafe { handle::take(handle) }));
+    }
+
+    fn clear(&mut self) {
+        for value in self.0.drain(..) {
+            match value {
+                Value::Tensor(tensor) => std::mem::forget(tensor),
+                other => drop(other),
+            }
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.clear();
+        // SAFETY: not used again. The list is empty, but may own memory.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
 }
 
 impl Form {
@@ -95,7 +129,13 @@ fn find(text: &str) -> Result<&'static rl_op> {
     if forms.is_empty() {
         return Err(missing(text));
     }
-    let made: &'static rl_op = Box::leak(Box::new(rl_op { name: name.to_string(), op, forms, inplace }));
+    let made: &'static rl_op = Box::leak(Box::new(rl_op {
+        name: name.to_string(),
+        op,
+        forms,
+        inplace,
+        changes: inplace || name.ends_with('_'),
+    }));
     found.insert(text.to_string(), made);
     Ok(made)
 }
@@ -112,7 +152,7 @@ fn missing(text: &str) -> Error {
     ))
 }
 
-/// A value of an argument; `None` if it does not fit the parameter.
+/// A value of an argument that is not one tensor; `None` if it does not fit the parameter.
 ///
 /// # Safety
 /// The pointers of `value` are what its kind says.
@@ -146,13 +186,8 @@ unsafe fn convert(value: &rl_value, param: &Param) -> Result<Option<Value>> {
             return Ok(param.nullable.then_some(Value::None));
         }
         Ok(match param.kind {
-            Kind::Tensor if value.kind == RL_TENSOR && data.tensor.is_null() && param.nullable => Some(Value::None),
-            Kind::Tensor if value.kind == RL_TENSOR => Some(Value::Tensor(borrow(data.tensor)?.clone())),
             Kind::Tensor => None,
-            Kind::TensorOrNumber => match value.kind {
-                RL_TENSOR => Some(Value::Tensor(borrow(data.tensor)?.clone())),
-                _ => number().map(Value::Scalar),
-            },
+            Kind::TensorOrNumber => number().map(Value::Scalar),
             Kind::Tensors if value.kind == RL_TENSORS => Some(Value::Tensors(all(data.tensors, value.count)?)),
             Kind::Tensors => None,
             Kind::Number => number().map(Value::Scalar),
@@ -192,12 +227,25 @@ fn kind_name(kind: rl_kind) -> &'static str {
 ///
 /// # Safety
 /// As for [`convert`].
-unsafe fn bind(form: &Form, args: &[rl_value], values: &mut Values) -> Result<Result<(), String>> {
+unsafe fn bind(form: &Form, args: &[rl_value], values: &mut Bound) -> Result<Result<(), String>> {
     if args.len() > form.params.len() {
         return Ok(Err(format!("takes {} arguments, got {}", form.params.len(), args.len())));
     }
     for (at, param) in form.params.iter().enumerate() {
         let value = match args.get(at).filter(|v| v.kind != RL_DEFAULT) {
+            Some(value) if value.kind == RL_TENSOR && matches!(param.kind, Kind::Tensor | Kind::TensorOrNumber) => {
+                // SAFETY: the field of this kind.
+                let handle = unsafe { value.data.tensor };
+                match handle.is_null() {
+                    true if param.nullable => Value::None,
+                    true => return Err(handle::undefined()),
+                    false => {
+                        // SAFETY: the caller keeps its arguments alive during the call.
+                        unsafe { values.push_tensor(handle) };
+                        continue;
+                    }
+                }
+            }
             // SAFETY: by this function's contract.
             Some(value) => match unsafe { convert(value, param)? } {
                 Some(value) => value,
@@ -211,21 +259,24 @@ unsafe fn bind(form: &Form, args: &[rl_value], values: &mut Values) -> Result<Re
                 None => return Ok(Err(format!("argument {} '{}' is missing", at + 1, param.name))),
             },
         };
-        values.push(value);
+        values.0.push(value);
     }
     Ok(Ok(()))
 }
 
-/// Runs an in-place op that has no kernel of its own: computes, then copies.
-fn inplace(op: &Op, variant: &Variant, values: &mut Values) -> Result<()> {
-    let keep = is_grad_enabled() && values.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));
-    let Some(Value::Tensor(first)) = values.first_mut() else {
+/// Runs an in-place op that has no kernel of its own: computes, then copies to the first argument, `target`.
+fn inplace(op: &Op, variant: &Variant, values: &mut Bound, target: &Tensor) -> Result<()> {
+    let keep = is_grad_enabled() && values.0.iter().any(|v| matches!(v, Value::Tensor(t) if t.requires_grad()));
+    let Some(first @ Value::Tensor(_)) = values.0.first_mut() else {
         return Err(Error::value(format!("{}_: the first argument must be a tensor", op.name)));
     };
-    // Gradients of any operand may need the values that are overwritten.
-    let before = if keep { first.copy()? } else { first.clone() };
-    let target = std::mem::replace(first, before);
-    let Out::Tensor(result) = (variant.call)(values)? else {
+    // Gradients of any operand may need the values that are overwritten. The copy is the list's own during the call; a
+    // panic leaks it.
+    let before = if keep { target.copy()? } else { target.clone() };
+    std::mem::forget(std::mem::replace(first, Value::Tensor(before)));
+    let computed = (variant.call)(&values.0);
+    values.0[0] = Value::None;
+    let Out::Tensor(result) = computed? else {
         return Err(Error::unsupported(format!("{}_: this form has no in-place variant", op.name)));
     };
     if result.shape() != target.shape() {
@@ -268,7 +319,7 @@ pub fn tensors(tensors: Vec<Tensor>) -> rl_value {
 
 unsafe fn call(op: &rl_op, args: &[rl_value]) -> Result<rl_value> {
     let mut failure = None;
-    let mut values = Values::new();
+    let mut values = Bound(ManuallyDrop::new(Values::new()));
     for form in &op.forms {
         values.clear();
         // SAFETY: by the caller's contract.
@@ -276,19 +327,19 @@ unsafe fn call(op: &rl_op, args: &[rl_value]) -> Result<rl_value> {
             failure.get_or_insert(why);
             continue;
         }
-        if op.inplace || op.name.ends_with('_') {
+        if op.changes {
             // PyTorch refuses a leaf before it looks at the other arguments.
-            if let Some(Value::Tensor(target)) = values.first() {
+            if let Some(Value::Tensor(target)) = values.0.first() {
                 target.check_leaf_change(&op.name)?;
             }
         }
         if op.inplace {
             // SAFETY: the first argument was bound as a tensor, so the handle is alive.
             let target = unsafe { borrow(args[0].data.tensor)?.clone() };
-            inplace(op.op, form.variant, &mut values)?;
+            inplace(op.op, form.variant, &mut values, &target)?;
             return Ok(rl_value::tensor(give(target)));
         }
-        return result((form.variant.call)(&values)?, values.first());
+        return result((form.variant.call)(&values.0)?, values.0.first());
     }
     let mut message = format!("{}(): {}", op.name, failure.unwrap_or_default());
     if op.forms.len() > 1 {

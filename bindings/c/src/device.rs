@@ -3,17 +3,13 @@
 use crate::handle::put;
 use crate::status::{self, rl_status, text};
 use crate::{ABI_VERSION, dtype};
-use rushlight_core::sync::lock;
 use rushlight_core::{Device, Error, Result};
 use rushlight_tensor::Tensor;
 use std::ffi::c_char;
-use std::sync::Mutex;
 
-static DEFAULT: Mutex<Device> = Mutex::new(Device::Cpu);
-
-/// The device of new tensors.
+/// The device of new tensors for which none is given.
 pub fn default() -> Device {
-    *lock(&DEFAULT)
+    Device::Cpu
 }
 
 /// A copy of a tensor in pinned memory; unchanged without an accelerator, or if it copies from any memory.

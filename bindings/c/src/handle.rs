@@ -62,7 +62,7 @@ pub unsafe fn optional(handle: *const rl_tensor) -> Option<Tensor> {
 }
 
 #[cold]
-fn undefined() -> Error {
+pub fn undefined() -> Error {
     Error::value("expected a tensor, got an undefined one (a null handle)")
 }
 

@@ -410,6 +410,18 @@ class AutoGradMode {
 struct NoGradGuard : AutoGradMode {
   NoGradGuard() : AutoGradMode(false) {}
 };
+namespace detail {
+// For optimizers and modules: removes gradients, or makes them zero.
+inline void clear_gradients(TensorList tensors, bool set_to_none) {
+  if (set_to_none) {
+    Handles handles(tensors);
+    check(rl_zero_grad(handles.list.data(), handles.list.size()));
+    return;
+  }
+  for (const Tensor& tensor : tensors)
+    if (Tensor grad = tensor.grad(); grad.defined()) grad.detach().zero_();
+}
+}  // namespace detail
 struct GradMode {
   static bool is_enabled() { return rl_grad_enabled(); }
   static void set_enabled(bool enabled) { rl_set_grad_enabled(enabled); }

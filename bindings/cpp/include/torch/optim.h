@@ -43,16 +43,27 @@ inline rl_value v(const Betas& betas) { return torch::detail::v(ArrayRef<double>
 inline rl_value v(double value) { return torch::detail::v(value); }
 inline rl_value v(bool value) { return torch::detail::v(value); }
 inline rl_value v(int64_t value) { return torch::detail::v(value); }
-// The numbers of options, to see changes.
+// Calls a function with each number of options.
+template <class F>
+void each_number(const OptimizerOptions::Values& values, F&& function) {
+  for (const auto& [name, value] : values) {
+    if (value.kind == RL_FLOAT) function(value.data.number);
+    else if (value.kind == RL_FLOATS) for (size_t i = 0; i < value.count; ++i) function(value.data.numbers[i]);
+    else if (value.kind == RL_STRING) function(static_cast<double>(value.count));
+    else function(static_cast<double>(value.data.integer));
+  }
+}
 inline std::vector<double> numbers(const OptimizerOptions::Values& values) {
   std::vector<double> all;
-  for (const auto& [name, value] : values) {
-    if (value.kind == RL_FLOAT) all.push_back(value.data.number);
-    else if (value.kind == RL_FLOATS) all.insert(all.end(), value.data.numbers, value.data.numbers + value.count);
-    else if (value.kind == RL_STRING) all.push_back(static_cast<double>(value.count));
-    else all.push_back(static_cast<double>(value.data.integer));
-  }
+  each_number(values, [&](double number) { all.push_back(number); });
   return all;
+}
+// Whether options have other numbers. Each step asks, so it does not allocate.
+inline bool differ(const OptimizerOptions::Values& values, const std::vector<double>& sent) {
+  size_t at = 0;
+  bool same = true;
+  each_number(values, [&](double number) { same = same && at < sent.size() && sent[at] == number, ++at; });
+  return !same || at != sent.size();
 }
 }  // namespace detail
 
@@ -97,15 +108,7 @@ class Optimizer {
   }
   // Clears the gradients.
   void zero_grad(bool set_to_none = true) {
-    for (auto& group : groups_) {
-      if (set_to_none) {
-        torch::detail::Handles handles(group.params());
-        torch::detail::check(rl_zero_grad(handles.list.data(), handles.list.size()));
-        continue;
-      }
-      for (const Tensor& p : group.params())
-        if (Tensor grad = p.grad(); grad.defined()) grad.detach().zero_();
-    }
+    for (auto& group : groups_) torch::detail::clear_gradients(group.params(), set_to_none);
   }
   virtual Tensor step(LossClosure closure = nullptr) {
     update();
@@ -159,10 +162,9 @@ class Optimizer {
     }
     for (size_t g = 0; g < groups_.size(); ++g) {
       auto values = groups_[g].options().values();
-      auto now = detail::numbers(values);
-      if (now == sent_[g]) continue;
+      if (!detail::differ(values, sent_[g])) continue;
       for (const auto& [name, value] : values) torch::detail::check(rl_optimizer_set(handle_, g, name, &value));
-      sent_[g] = std::move(now);
+      sent_[g] = detail::numbers(values);
     }
   }
   rl_optimizer* handle() const { return handle_; }

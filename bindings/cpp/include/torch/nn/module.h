@@ -100,12 +100,7 @@ class Module : public std::enable_shared_from_this<Module> {
     for (auto& child : children_) child.value()->apply(function, prefix.empty() ? child.key() : prefix + "." + child.key());
   }
 
-  virtual void zero_grad(bool set_to_none = true) {
-    for (Tensor& parameter : parameters()) {
-      if (set_to_none) parameter.mutable_grad() = Tensor();
-      else if (parameter.grad().defined()) parameter.grad().detach().zero_();
-    }
-  }
+  virtual void zero_grad(bool set_to_none = true) { torch::detail::clear_gradients(parameters(), set_to_none); }
   virtual void to(Device device, ScalarType type, bool non_blocking = false) { move(device, type, non_blocking); }
   virtual void to(ScalarType type, bool non_blocking = false) { move(nullopt, type, non_blocking); }
   virtual void to(Device device, bool non_blocking = false) { move(device, nullopt, non_blocking); }
