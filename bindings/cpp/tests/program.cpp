@@ -304,6 +304,60 @@ void data() {
   }
 }
 
+// Chunk i has i + 3 examples.
+struct Chunks : torch::data::datasets::ChunkDataReader<int> {
+  std::vector<int> read_chunk(size_t chunk) override {
+    if (chunk == fails) throw std::runtime_error("chunk 2 is broken");
+    std::vector<int> all;
+    for (size_t i = 0; i < chunk + 3; ++i) all.push_back(static_cast<int>(100 * chunk + i));
+    return all;
+  }
+  size_t chunk_count() override { return 4; }
+  void reset() override {}
+  size_t fails = 100;
+};
+
+void chunks() {
+  using torch::data::samplers::SequentialSampler;
+  namespace datasets = torch::data::datasets;
+  using InOrder = datasets::ChunkDataset<Chunks, SequentialSampler, SequentialSampler>;
+  // Four chunks of 3 to 6 examples: batches go over their ends, whatever the threads and the cache.
+  for (size_t preloaders : {1, 3})
+    for (size_t cache : {5, 2048}) {
+      auto dataset = datasets::make_shared_dataset<InOrder>(Chunks(), SequentialSampler(0), SequentialSampler(0),
+                                                            datasets::ChunkDatasetOptions(preloaders, 5, cache));
+      for (size_t workers : {0, 2}) {
+        auto loader = torch::data::make_data_loader(dataset, torch::data::DataLoaderOptions(5).workers(workers));
+        for (int pass = 0; pass < 2; ++pass) {
+          std::vector<int> seen;
+          size_t batches = 0;
+          for (auto& batch : *loader) {
+            seen.insert(seen.end(), batch.begin(), batch.end());
+            ++batches;
+          }
+          EXPECT(batches == 4 && seen.size() == 18);
+          if (workers == 0) EXPECT(std::is_sorted(seen.begin(), seen.end()));
+          std::sort(seen.begin(), seen.end());
+          EXPECT(seen.front() == 0 && seen.back() == 305);
+        }
+      }
+      EXPECT(!error([&] { dataset->get_batch(4); }).empty());
+    }
+  using Shuffled = datasets::ChunkDataset<Chunks>;
+  auto mixed = datasets::make_shared_dataset<Shuffled>(Chunks(), torch::data::samplers::RandomSampler(0), torch::data::samplers::RandomSampler(0),
+                                                       datasets::ChunkDatasetOptions(2, 4, 64, 2));
+  auto doubled = mixed.map(torch::data::transforms::Lambda<int>([](int value) { return 2 * value; }));
+  int total = 0;
+  for (auto& batch : *torch::data::make_data_loader(doubled, torch::data::DataLoaderOptions(4)))
+    for (int value : batch) total += value;
+  EXPECT(total == 2 * (0 + 1 + 2 + 406 + 1010 + 1815));
+  Chunks broken;
+  broken.fails = 2;
+  auto failing = datasets::make_shared_dataset<InOrder>(broken, SequentialSampler(0), SequentialSampler(0), datasets::ChunkDatasetOptions(2, 3));
+  EXPECT(error([&] { for (auto& batch : *torch::data::make_data_loader(failing, torch::data::DataLoaderOptions(3))) static_cast<void>(batch); })
+             .find("chunk 2") != std::string::npos);
+}
+
 void threads() {
   std::vector<std::thread> all;
   for (int t = 0; t < 4; ++t)
@@ -326,6 +380,7 @@ int main() {
   modules();
   optimizers();
   data();
+  chunks();
   threads();
   std::puts("program.cpp: ok");
 }

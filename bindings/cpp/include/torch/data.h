@@ -167,15 +167,63 @@ class Dataset : public BatchDataset<Self, std::vector<Single>> {
 template <class Self, class Batch = std::vector<Example<>>>
 using StreamDataset = BatchDataset<Self, Batch, size_t>;
 
+// Batches in an order of the dataset's own, until one is missing; `reset` starts a pass.
+template <class Self, class Batch = std::vector<Example<>>, class Request = size_t>
+class StatefulDataset : public BatchDataset<Self, optional<Batch>, Request> {
+ public:
+  static constexpr bool is_stateful = true;
+  virtual void reset() = 0;
+};
+
+namespace detail {
+// A dataset's batch, without its `optional`.
+template <class Batch>
+struct unwrapped { using type = Batch; };
+template <class Batch>
+struct unwrapped<optional<Batch>> { using type = Batch; };
+template <class Source>
+using unwrapped_t = typename unwrapped<typename Source::BatchType>::type;
+template <class Source, class Batch>
+using batch_of = std::conditional_t<Source::is_stateful, optional<Batch>, Batch>;
+}  // namespace detail
+
+// A dataset whose copies are one dataset.
+template <class Source>
+class SharedBatchDataset : public BatchDataset<SharedBatchDataset<Source>, typename Source::BatchType, typename Source::BatchRequestType> {
+ public:
+  static constexpr bool is_stateful = Source::is_stateful;
+  SharedBatchDataset(std::shared_ptr<Source> dataset) : dataset_(std::move(dataset)) {}
+  typename Source::BatchType get_batch(typename Source::BatchRequestType request) override { return dataset_->get_batch(std::move(request)); }
+  optional<size_t> size() const override { return dataset_->size(); }
+  Source& operator*() { return *dataset_; }
+  const Source& operator*() const { return *dataset_; }
+  Source* operator->() { return dataset_.get(); }
+  const Source* operator->() const { return dataset_.get(); }
+  void reset() { dataset_->reset(); }
+
+ private:
+  std::shared_ptr<Source> dataset_;
+};
+template <class Source, class... Args>
+SharedBatchDataset<Source> make_shared_dataset(Args&&... args) { return std::make_shared<Source>(std::forward<Args>(args)...); }
+
 template <class Source, class Applied>
-class MapDataset : public BatchDataset<MapDataset<Source, Applied>, typename Applied::OutputBatchType, typename Source::BatchRequestType> {
+class MapDataset : public BatchDataset<MapDataset<Source, Applied>, detail::batch_of<Source, typename Applied::OutputBatchType>, typename Source::BatchRequestType> {
  public:
   using DatasetType = Source;
   using TransformType = Applied;
+  static constexpr bool is_stateful = Source::is_stateful;
   MapDataset(Source dataset, Applied transform) : dataset_(std::move(dataset)), transform_(std::move(transform)) {}
-  typename Applied::OutputBatchType get_batch(typename Source::BatchRequestType request) override {
-    return transform_.apply_batch(dataset_.get_batch(std::move(request)));
+  detail::batch_of<Source, typename Applied::OutputBatchType> get_batch(typename Source::BatchRequestType request) override {
+    if constexpr (is_stateful) {
+      auto batch = dataset_.get_batch(std::move(request));
+      if (!batch) return nullopt;
+      return transform_.apply_batch(std::move(*batch));
+    } else {
+      return transform_.apply_batch(dataset_.get_batch(std::move(request)));
+    }
   }
+  void reset() { dataset_.reset(); }
   optional<size_t> size() const override { return dataset_.size(); }
   const Source& dataset() const { return dataset_; }
   const Applied& transform() const { return transform_; }
@@ -368,6 +416,13 @@ class StreamSampler : public Sampler<size_t> {
   size_t left_, epoch_size_;
 };
 
+// Asks a stateful dataset for batches until it has no more.
+class RequestSampler : public Sampler<size_t> {
+ public:
+  void reset(optional<size_t>) override {}
+  optional<size_t> next(size_t batch_size) override { return batch_size; }
+};
+
 }  // namespace samplers
 
 struct DataLoaderOptions {
@@ -395,7 +450,7 @@ struct DataLoaderOptions {
 template <class Source, class Sampler>
 class DataLoader {
  public:
-  using BatchType = typename Source::BatchType;
+  using BatchType = datasets::detail::unwrapped_t<Source>;
   DataLoader(Source dataset, Sampler sampler, DataLoaderOptions options) : dataset_(std::move(dataset)), sampler_(std::move(sampler)), options_(options) {}
   ~DataLoader() { stop(); }
   DataLoader(const DataLoader&) = delete;
@@ -429,6 +484,7 @@ class DataLoader {
   Iterator begin() {
     stop();
     sampler_.reset(nullopt);
+    if constexpr (Source::is_stateful) dataset_.reset();
     start();
     return Iterator(this);
   }
@@ -446,19 +502,21 @@ class DataLoader {
       if (next && options_.drop_last() && next->size() < options_.batch_size()) return nullopt;
     return next;
   }
+  // A batch; none at the end of a stateful dataset.
   template <class D>
-  static BatchType fetch(D& dataset, const Request& request) {
+  static optional<BatchType> fetch(D& dataset, const Request& request) {
     if constexpr (std::is_same_v<Request, std::vector<size_t>>) return dataset.get_batch(ArrayRef<size_t>(request));
     else return dataset.get_batch(request);
   }
   void start() {
-    stopping_ = false;
+    stopping_ = ended_ = false;
     submitted_ = delivered_ = 0;
     for (size_t i = 0; i < options_.workers(); ++i)
       workers_.emplace_back([this, dataset = dataset_]() mutable { work(dataset); });
     if (!workers_.empty()) for (size_t i = 0; i < options_.max_jobs().value_or(2 * workers_.size()); ++i) submit();
   }
   void submit() {
+    if (ended_) return;
     auto next = request();
     if (!next) return;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -489,12 +547,26 @@ class DataLoader {
   optional<BatchType> next() {
     if (workers_.empty()) {
       auto wanted = request();
-      return wanted ? optional<BatchType>(fetch(dataset_, *wanted)) : nullopt;
+      return wanted ? fetch(dataset_, *wanted) : nullopt;
     }
-    if (delivered_ == submitted_) {
-      stop();
-      return nullopt;
+    for (;;) {
+      if (delivered_ == submitted_) {
+        stop();
+        return nullopt;
+      }
+      Made made = wait();
+      if (made.error) {
+        submit();
+        std::rethrow_exception(made.error);
+      }
+      // Batches that other workers have got before the end are still to come.
+      ended_ = ended_ || !made.batch;
+      submit();
+      if (made.batch) return std::move(made.batch);
     }
+  }
+  // The next batch that is made.
+  Made wait() {
     Made made;
     {
       std::unique_lock<std::mutex> lock(mutex_);
@@ -506,9 +578,7 @@ class DataLoader {
       made_.erase(found);
       ++delivered_;
     }
-    submit();
-    if (made.error) std::rethrow_exception(made.error);
-    return std::move(made.batch);
+    return made;
   }
   void stop() {
     {
@@ -530,16 +600,22 @@ class DataLoader {
   std::deque<std::pair<size_t, Request>> requests_;
   std::map<size_t, Made> made_;
   size_t submitted_ = 0, delivered_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false, ended_ = false;
 };
 template <class Source, class Sampler>
 using StatelessDataLoader = DataLoader<Source, Sampler>;
+template <class Source>
+using StatefulDataLoader = DataLoader<Source, samplers::RequestSampler>;
 
 template <class Source, class Sampler>
 std::unique_ptr<DataLoader<Source, Sampler>> make_data_loader(Source dataset, Sampler sampler, DataLoaderOptions options) {
   return std::make_unique<DataLoader<Source, Sampler>>(std::move(dataset), std::move(sampler), options);
 }
-template <class Sampler = samplers::RandomSampler, class Source>
+template <class Sampler = samplers::RandomSampler, class Source, std::enable_if_t<Source::is_stateful, int> = 0>
+std::unique_ptr<StatefulDataLoader<Source>> make_data_loader(Source dataset, DataLoaderOptions options = DataLoaderOptions()) {
+  return make_data_loader(std::move(dataset), samplers::RequestSampler(), options);
+}
+template <class Sampler = samplers::RandomSampler, class Source, std::enable_if_t<!Source::is_stateful, int> = 0>
 std::unique_ptr<DataLoader<Source, Sampler>> make_data_loader(Source dataset, DataLoaderOptions options = DataLoaderOptions()) {
   optional<size_t> size = dataset.size();
   TORCH_CHECK(size, "Expected the dataset to be sized in order to construct the Sampler");

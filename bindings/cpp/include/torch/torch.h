@@ -1,5 +1,5 @@
 // LibTorch's names over Rushlight. Headers only; programs link librushlight.
 #pragma once
 
-#include <torch/data.h>
+#include <torch/chunks.h>
 #include <torch/optim.h>
