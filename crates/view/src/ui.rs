@@ -13,7 +13,7 @@ const USAGE: &str = "Usage: rushlight ui [OPTIONS] [DIR]
 
 Shows the training runs below DIR in a browser, as they grow: curves, system figures, ranks, hyperparameters, histograms, images,
 texts and logs. A run is a directory with metrics.jsonl (the Trainer's), TensorBoard event files of any program, or metrics.csv.
-DIR is `runs` if there is one, else this directory.
+DIR is `runs` if there is one, else this directory. An exported model instead of DIR (.rlm, .onnx, .pt2, a TorchScript .pt) is drawn in the tab Models.
 
   --port PORT  Port; 6060 if not said, or the next one that is free
   --host ADDR  Address to listen at; 127.0.0.1 if not said: this machine only
@@ -164,10 +164,13 @@ fn announce(request: &Request, address: std::net::SocketAddr, token: Option<&(St
         IpAddr::V6(ip) => format!("[{ip}]"),
         IpAddr::V4(ip) => ip.to_string(),
     };
-    let mut text = format!("rushlight ui: http://{host}:{port}/");
+    // The page opens with the tab of its address.
+    let tab = if is_model(&request.directory) { "#tab=models" } else { "" };
+    let shown = token.is_some_and(|(_, made)| *made && std::io::stdout().is_terminal());
+    let mut text = format!("rushlight ui: http://{host}:{port}/{}", if shown { "" } else { tab });
     if let Some((token, made)) = token {
         if *made && std::io::stdout().is_terminal() {
-            text += &format!("?token={token}");
+            text += &format!("?token={token}{tab}");
         } else if *made {
             text += &match keep_token(token, port) {
                 Ok(path) => format!(" requires the token in {}", path.display()),
@@ -177,7 +180,8 @@ fn announce(request: &Request, address: std::net::SocketAddr, token: Option<&(St
             text += " requires the token in RUSHLIGHT_UI_TOKEN";
         }
     }
-    text += &format!("\nshows the runs below {}; Ctrl-C ends it", request.directory.display());
+    let what = if is_model(&request.directory) { "" } else { "the runs below " };
+    text += &format!("\nshows {what}{}; Ctrl-C ends it", request.directory.display());
     if address.ip().is_loopback() && std::env::var_os("SSH_CONNECTION").is_some() {
         let name = crate::hostname();
         text +=
@@ -208,9 +212,15 @@ pub fn ui(arguments: &[OsString]) -> u8 {
     }
 }
 
+/// Whether a path is the file of an exported model.
+fn is_model(path: &Path) -> bool {
+    let ending = path.extension().and_then(|e| e.to_str());
+    path.is_file() && matches!(ending, Some("rlm" | "onnx" | "pt2" | "pt" | "ts"))
+}
+
 fn serve(request: &Request) -> Result<(), String> {
-    if !request.directory.is_dir() {
-        return Err(format!("{} is no directory", request.directory.display()));
+    if !request.directory.is_dir() && !is_model(&request.directory) {
+        return Err(format!("{} is neither a directory nor an exported model", request.directory.display()));
     }
     if let Some(path) = &request.export {
         let store = Store::new(request.directory.clone());

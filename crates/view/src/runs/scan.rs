@@ -46,8 +46,13 @@ impl Files {
     }
 }
 
-/// Runs below a directory by their names, and whether there were more than the limit.
+/// Runs below a directory by their names, and whether there were more than the limit. A file is an exported model: a run
+/// of nothing else.
 pub fn scan(root: &Path) -> (BTreeMap<String, Files>, bool) {
+    if let (true, Some(name)) = (root.is_file(), root.file_name()) {
+        let models = BTreeMap::from([(name.to_string_lossy().into_owned(), root.to_owned())]);
+        return (BTreeMap::from([(".".to_owned(), Files { models, ..Files::default() })]), false);
+    }
     let mut walk = Walk { root: root.canonicalize().unwrap_or_else(|_| root.to_owned()), ..Walk::default() };
     let top = walk.root.clone();
     walk.directory(&top, "", 0);
@@ -222,6 +227,8 @@ mod tests {
         let wanted = ["checkpoints/checkpoint-12.pt", "checkpoints/checkpoint-13", "checkpoints-2/last.ckpt"];
         assert_eq!((checkpoints, found["a"].checkpoints[1].bytes), (wanted.to_vec(), 1));
         assert_eq!(found["a"].models.keys().collect::<Vec<_>>(), ["best.rlm"]);
+        let (one, _) = scan(&root.join("runs/a/best.rlm"));
+        assert_eq!(one["."].models["best.rlm"], root.join("runs/a/best.rlm"));
         assert_eq!(found["a"].ranks.len(), 1);
         assert_eq!(found["b/deep"].events.len(), 1);
         std::fs::remove_dir_all(root).unwrap();
