@@ -174,3 +174,15 @@ def forward(x: float32[batch, 3, 8, 8]):
     let shown = frozen.text().unwrap();
     assert!(!shown.contains("batch_norm") && !shown.contains("torch.mul") && shown.contains("conv2d"), "{shown}");
 }
+
+#[test]
+fn kthvalue_is_the_last_of_the_smallest() {
+    rushlight_core::rng::manual_seed(0);
+    let text = r#"
+def forward(x: float32[batch, 7]):
+  a, i, = torch.kthvalue(x, 3, 1, False)
+  b, j, = torch.kthvalue(x, 7, 1, True)
+  return (a, i, b, j)
+"#;
+    agrees(text, StateDict::new(), &[vec![floats(&[4, 7])], vec![floats(&[2, 7])]]);
+}

@@ -4,7 +4,7 @@ use super::super::proto::Attribute::Int;
 use super::call::{Call, wrap};
 use super::graph::{Exporter, Val};
 use super::pointwise::{Names, one};
-use rushlight_core::{DType, Result};
+use rushlight_core::{DType, Result, Scalar};
 
 /// The dimensions of a reduction; `None` for all.
 fn dims(c: &Call, rank: usize) -> Result<Option<Vec<i64>>> {
@@ -110,6 +110,20 @@ pub(super) fn emit(x: &mut Exporter, c: &Call) -> Names {
             let attributes = vec![("axis", Int(axis as i64)), ("largest", Int(i64::from(largest)))];
             let mut both = x.nodes("TopK", &[&name, &count], attributes, 2);
             Ok(Some(if c.name == "argsort" { vec![both.swap_remove(1)] } else { both }))
+        }
+        // The last of the k smallest.
+        "kthvalue" => {
+            let name = x.name(&input)?;
+            let (axis, k) = (c.dim("dim", -1, rank)?, c.int("k", 1)?);
+            let count = x.ints(&[k])?;
+            let attributes = vec![("axis", Int(axis as i64)), ("largest", Int(0))];
+            let both = x.nodes("TopK", &[&name, &count], attributes, 2);
+            let last = match c.flag("keepdim")? {
+                true => x.ints(&[k - 1])?,
+                false => x.scalar(Scalar::Int(k - 1), DType::I64)?,
+            };
+            let at = |n: &String| x.node("Gather", &[n, &last], vec![("axis", Int(axis as i64))]);
+            Ok(Some(both.iter().map(at).collect()))
         }
         _ => Ok(None),
     }
