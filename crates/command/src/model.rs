@@ -27,10 +27,12 @@ Converts a file; its ending says the format.
 
   to .rlm                              from a .rlm file, a TorchScript or torch.export (.pt2) archive, an ONNX file
   to .onnx                             from any of these; a TorchScript archive does not say the sizes of its inputs: give --input
+  to .ts, or .pt with --torchscript    a TorchScript archive, which PyTorch's torch.jit.load reads, from any of these
   to .safetensors, .npz, .pt           the weights of any of these, of .pt, .npz and .safetensors files, and of sharded folders
   to a folder (FOLDER/)                the same weights as Hugging Face has them: model.safetensors, or shards with their index
 
-  --freeze                 Writes a program for inference: constants and batch norms folded. To .rlm and .onnx
+  --freeze                 Writes a program for inference: constants and batch norms folded. To .rlm, .onnx and TorchScript
+  --torchscript            Writes the program to a .pt file, not the weights alone
   --input DTYPE[N,...]     An example of an input, once for each, to .onnx: --input float32[1,3,224,224]. Sizes with a colon between
                            them, such as float32[1:2,3,224,224], are tried and stay free
   --max-shard-size SIZE    Bytes of a shard, such as 500MB or 2GB; 5GB if not said. To folders";
@@ -215,12 +217,13 @@ fn examples(texts: &[&String]) -> Result<Vec<Vec<IValue>>> {
 }
 
 fn convert(arguments: &[String]) -> Result<()> {
-    let (mut freeze, mut inputs, mut shard, mut files) = (false, Vec::new(), None, Vec::new());
+    let (mut freeze, mut script, mut inputs, mut shard, mut files) = (false, false, Vec::new(), None, Vec::new());
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         let mut value = || rest.next().ok_or_else(|| Error::value(format!("{argument} takes a value")));
         match argument.as_str() {
             "--freeze" => freeze = true,
+            "--torchscript" => script = true,
             "--input" => inputs.push(value()?),
             "--max-shard-size" => shard = Some(bytes(value()?)?),
             other if other.starts_with("--") => {
@@ -233,8 +236,10 @@ fn convert(arguments: &[String]) -> Result<()> {
     let is_folder = to.ends_with('/') || Path::new(to).is_dir();
     let to = Path::new(to);
     let ending = to.extension().and_then(|e| e.to_str()).filter(|_| !is_folder);
+    let is_script = ending == Some("ts") || script && matches!(ending, Some("pt" | "pth"));
     for (given, option, wanted) in [
-        (freeze, "--freeze", matches!(ending, Some("rlm" | "onnx"))),
+        (freeze, "--freeze", is_script || matches!(ending, Some("rlm" | "onnx"))),
+        (script, "--torchscript", is_script),
         (!inputs.is_empty(), "--input", ending == Some("onnx")),
         (shard.is_some(), "--max-shard-size", is_folder),
     ] {
@@ -249,6 +254,7 @@ fn convert(arguments: &[String]) -> Result<()> {
     match ending {
         _ if is_folder => save_folder(weights(Path::new(from))?, to, shard.unwrap_or(SHARD)),
         Some("rlm") => load()?.save(to),
+        _ if is_script => load()?.save_torchscript(to),
         Some("onnx") => {
             let (model, examples) = (load()?, if inputs.is_empty() { Vec::new() } else { examples(&inputs)? });
             let named = |e: Error| {
@@ -261,7 +267,7 @@ fn convert(arguments: &[String]) -> Result<()> {
         }
         Some("safetensors" | "npz" | "pt" | "pth" | "bin") => io::save(weights(Path::new(from))?, to),
         _ => Err(Error::value(
-            "the second file must end in .rlm, .onnx, .safetensors, .npz or .pt, or be a folder: FOLDER/",
+            "the second file must end in .rlm, .onnx, .ts, .safetensors, .npz or .pt, or be a folder: FOLDER/",
         )),
     }
 }

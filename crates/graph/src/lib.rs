@@ -7,6 +7,7 @@
 //! | [`Model`] | a program with its weights: `.rlm` files, TorchScript and `torch.export` archives, ONNX files |
 //! | [`export()`], [`Export`] | programs of Rust modules |
 //! | [`onnx`] | ONNX files |
+//! | [`Model::save_torchscript`] | TorchScript archives, for PyTorch |
 //! | [`library`] | ops that the host program has registered |
 //!
 //! A program can call the ops of the table, those that the host has registered, and nothing else: it has no files, no
@@ -31,6 +32,7 @@ mod pt2;
 mod recorded;
 mod rows;
 pub mod script;
+mod torchscript;
 mod unit;
 // Generators of random numbers and names of results are Python's.
 #[allow(dead_code)]

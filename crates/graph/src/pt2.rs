@@ -248,6 +248,13 @@ impl Writer {
                 "_operator.eq" => "torch.eq".into(),
                 "_operator.ne" => "torch.ne".into(),
                 "math.trunc" => "int".into(),
+                _ if target.contains("higher_order") => {
+                    return Err(Error::unsupported(format!(
+                        "control flow ('{}') of a .pt2 archive; torch.jit.script of the model, saved by torch.jit.save, \
+                         keeps its branches and loops and is read",
+                        target.rsplit('.').next().unwrap_or(target)
+                    )));
+                }
                 _ => return Err(Error::unsupported(format!("the op '{target}' of a .pt2 archive"))),
             },
         };

@@ -97,6 +97,13 @@ pub fn write(path: impl AsRef<Path>, records: &[(&str, &[u8])]) -> Result<()> {
     })
 }
 
+pub use crate::pt::Script;
+
+/// Writes a TorchScript archive; `path` is replaced when all is written.
+pub fn write_script(path: impl AsRef<Path>, script: &Script) -> Result<()> {
+    sink::save(path.as_ref(), |out| crate::pt::write_script(script, out))
+}
+
 /// A value in a TorchScript archive. Lists, dictionaries and objects that occur twice are shared.
 #[derive(Clone)]
 pub enum Item {

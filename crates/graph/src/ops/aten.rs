@@ -313,7 +313,7 @@ fn norm(a: &Args, training: bool, factors: usize, copies: bool) -> Found {
 }
 
 /// Ops by aten's name.
-pub(super) fn find(name: &str) -> Option<Own> {
+pub(crate) fn find(name: &str) -> Option<Own> {
     Some(match name {
         "batch_norm" => |a| {
             let order = [0, 3, 4, 1, 2, 5, 6, 7];

@@ -285,8 +285,20 @@ pub enum Source {
     Default(Value),
 }
 
-/// The parameters of the first form that takes the arguments, with the sources of their values.
-pub fn sources(row: &Row, args: &Args) -> Option<Vec<(&'static str, Source)>> {
+/// A parameter of a form, and where its value comes from.
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// Whether it is given by name alone.
+    pub is_keyword: bool,
+    /// Where the value comes from.
+    pub source: Source,
+}
+
+/// The parameters of the first form that takes the arguments.
+pub fn parameters(row: &Row, args: &Args) -> Option<Vec<Parameter>> {
     let form = row.forms.iter().find(|form| bind(form, args).is_some())?;
     let spread = form.params.iter().position(|p| p.kind == Kind::VarInts).filter(|&at| args.list.len() > at + 1);
     let mut out = Vec::new();
@@ -300,7 +312,7 @@ pub fn sources(row: &Row, args: &Args) -> Option<Vec<(&'static str, Source)>> {
             (_, Some(index)) => Source::Keyword(index),
             (_, None) => Source::Default(param.default.clone()?),
         };
-        out.push((param.name, source));
+        out.push(Parameter { name: param.name, kind: param.kind, is_keyword: at >= form.positional, source });
     }
     Some(out)
 }

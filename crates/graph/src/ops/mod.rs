@@ -10,7 +10,7 @@
 //!
 //! Nothing else can be called: an unknown name is an error.
 
-mod aten;
+pub(crate) mod aten;
 pub(crate) mod bind;
 pub mod plain;
 

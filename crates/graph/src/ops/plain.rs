@@ -256,7 +256,7 @@ fn dictionary(args: &Args, part: fn(&(IValue, IValue)) -> IValue) -> Found {
 }
 
 /// Ops of `torch.` on plain values; those also on tensors give `None` for them.
-pub(super) fn find(name: &str) -> Option<Own> {
+pub fn find(name: &str) -> Option<Own> {
     Some(match name {
         "size" => |a| match (tensor(a), a.get(1, "dim")) {
             (Some(t), None | Some(IValue::None)) => Ok(Some(sizes(t))),

@@ -8,6 +8,7 @@ mod pt2;
 mod rlm;
 mod rust;
 mod torchscript;
+mod torchscript_out;
 
 use std::path::PathBuf;
 

@@ -78,3 +78,27 @@ fn damaged_archives_give_errors() {
         assert!(Model::from_bytes(&bytes[..at]).is_err());
     }
 }
+
+/// Branches and loops of `torch.cond` and `while_loop` are refused, with what is read instead.
+#[test]
+fn control_flow_names_the_alternative() {
+    let archive = rushlight_io::records::Records::open(fixture("recurrent.pt2")).unwrap();
+    let names: Vec<String> = archive.names().map(str::to_string).collect();
+    let mut records = Vec::new();
+    for name in &names {
+        let mut bytes = archive.bytes(name).unwrap();
+        if name.ends_with("model.json") {
+            let text = String::from_utf8(bytes).unwrap();
+            let at = text.find("\"torch.ops.aten.").unwrap();
+            let end = at + 1 + text[at + 1..].find('"').unwrap();
+            bytes = format!("{}\"torch.ops.higher_order.cond{}", &text[..at], &text[end..]).into_bytes();
+        }
+        records.push((name.as_str(), bytes));
+    }
+    let path = std::env::temp_dir().join(format!("rushlight-cond-{}.pt2", std::process::id()));
+    let all: Vec<(&str, &[u8])> = records.iter().map(|(n, b)| (*n, b.as_slice())).collect();
+    rushlight_io::records::write(&path, &all).unwrap();
+    let error = Model::load(&path).err().unwrap().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert!(error.contains("'cond'") && error.contains("torch.jit.script"), "{error}");
+}

@@ -27,6 +27,7 @@
 //! its whole storage: save a [`copy`](rushlight_tensor::Tensor::copy) of a small part of something large.
 
 mod read;
+mod script;
 mod write;
 
 use crate::LoadOptions;
@@ -35,6 +36,8 @@ use crate::source::Source;
 pub(crate) use read::{LoadedStorage, script};
 use rushlight_core::Result;
 use rushlight_tensor::state::Value;
+pub use script::Script;
+pub(crate) use script::write as write_script;
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::Path;

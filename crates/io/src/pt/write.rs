@@ -11,7 +11,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 /// The folder inside the archive. PyTorch takes the file's name, but reads any.
-const ROOT: &str = "archive";
+pub(super) const ROOT: &str = "archive";
 
 pub(super) fn write(value: &Value, out: &mut impl Write) -> Result<()> {
     let mut pickler = Pickler::default();
@@ -24,26 +24,34 @@ pub(super) fn write(value: &Value, out: &mut impl Write) -> Result<()> {
     archive.bytes(&format!("{ROOT}/.format_version"), b"1")?;
     archive.bytes(&format!("{ROOT}/.storage_alignment"), b"64")?;
     archive.bytes(&format!("{ROOT}/byteorder"), b"little")?;
-    for (i, (storage, dtype)) in pickler.storages.iter().enumerate() {
-        let bytes = storage.bytes() / dtype.size() * dtype.size();
-        archive.entry(&format!("{ROOT}/data/{i}"), bytes as u64, |out| sink::write_summed(storage, 0..bytes, out))?;
-    }
+    pickler.write_storages("data", &mut archive)?;
     archive.bytes(&format!("{ROOT}/version"), b"3\n")?;
     let (names, contents) = archive.digest();
     archive.bytes(&format!("{ROOT}/.data/serialization_id"), format!("{names:020}{contents:020}").as_bytes())?;
     archive.finish()
 }
 
+/// Writes one pickle and collects the storages of its tensors.
 #[derive(Default)]
-struct Pickler {
-    out: Vec<u8>,
+pub(super) struct Pickler {
+    pub out: Vec<u8>,
     /// Places in the memo of strings (by text) and of names (by `module\nname\n`).
     memo: HashMap<Box<str>, u32>,
-    storages: Vec<(Arc<Storage>, DType)>,
+    pub storages: Vec<(Arc<Storage>, DType)>,
     numbers: HashMap<*const Storage, usize>,
 }
 
 impl Pickler {
+    /// Writes the storages to a folder of the archive.
+    pub fn write_storages<W: Write>(&self, folder: &str, archive: &mut Writer<'_, W>) -> Result<()> {
+        for (i, (storage, dtype)) in self.storages.iter().enumerate() {
+            let bytes = storage.bytes() / dtype.size() * dtype.size();
+            let name = format!("{ROOT}/{folder}/{i}");
+            archive.entry(&name, bytes as u64, |out| sink::write_summed(storage, 0..bytes, out))?;
+        }
+        Ok(())
+    }
+
     fn value(&mut self, value: &Value, depth: usize) -> Result<()> {
         if depth > MAX_DEPTH {
             return Err(Error::value(format!("the value nests containers more than {MAX_DEPTH} deep")));
@@ -111,11 +119,11 @@ impl Pickler {
         items.iter().try_for_each(|item| self.value(item, depth + 1))
     }
 
-    fn bool(&mut self, b: bool) {
+    pub fn bool(&mut self, b: bool) {
         self.out.push(if b { 0x88 } else { 0x89 });
     }
 
-    fn int(&mut self, i: i64) {
+    pub fn int(&mut self, i: i64) {
         if let Ok(x) = u8::try_from(i) {
             self.out.extend([b'K', x]);
         } else if let Ok(x) = u16::try_from(i) {
@@ -131,7 +139,7 @@ impl Pickler {
     }
 
     /// Text, by its memo where it was written before.
-    fn text(&mut self, text: &str) -> Result<()> {
+    pub fn text(&mut self, text: &str) -> Result<()> {
         if self.recall(text) {
             return Ok(());
         }
@@ -146,7 +154,7 @@ impl Pickler {
         Ok(())
     }
 
-    fn global(&mut self, module: &str, name: &str) {
+    pub fn global(&mut self, module: &str, name: &str) {
         // No other string can be mistaken for this one, because it is memoized only as a name.
         let line = format!("\0{module}\n{name}\n");
         if !self.recall(&line) {
@@ -177,7 +185,7 @@ impl Pickler {
         }
     }
 
-    fn tensor(&mut self, tensor: &Tensor) -> Result<()> {
+    pub fn tensor(&mut self, tensor: &Tensor) -> Result<()> {
         let (storage, dtype) = (tensor.storage(), tensor.dtype());
         let next = self.storages.len();
         let number = *self.numbers.entry(Arc::as_ptr(storage)).or_insert(next);

@@ -174,20 +174,20 @@ fn named(path: &str, bare: &str, args: &[Val], keywords: &[(String, Val)]) -> Re
         keywords: keywords.iter().map(|(n, v)| (n.clone(), v.on(0))).collect(),
         asked: Default::default(),
     };
-    let Some(found) = row.and_then(|row| bind::sources(row, &given)) else {
+    let Some(found) = row.and_then(|row| bind::parameters(row, &given)) else {
         let list = args.iter().enumerate().map(|(i, v)| (i.to_string(), v.clone()));
         return Ok(list.chain(keywords.iter().cloned()).collect());
     };
     Ok(found
         .into_iter()
-        .map(|(name, source)| {
-            let value = match source {
+        .map(|parameter| {
+            let value = match parameter.source {
                 bind::Source::At(i) => args[i].clone(),
                 bind::Source::Rest(i) => Val::list(args[i..].iter().cloned()),
                 bind::Source::Keyword(i) => keywords[i].1.clone(),
                 bind::Source::Default(value) => from_default(&value),
             };
-            (name.to_string(), value)
+            (parameter.name.to_string(), value)
         })
         .collect())
 }
