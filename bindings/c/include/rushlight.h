@@ -490,8 +490,18 @@ rl_status rl_model_to(const rl_model *model, int32_t kind, size_t index, rl_mode
 /* A program for inference: constants and batch norms folded. */
 rl_status rl_model_freeze(const rl_model *model, rl_model **out);
 
-/* Writes a .rlm file. */
+/* Writes a .rlm file, or a TorchScript archive if the path ends in .pt, .pth or .ts. */
 rl_status rl_model_save(const rl_model *model, const char *path);
+
+/* The same with further files: names, and the bytes of each. */
+rl_status rl_model_save_with(const rl_model *model, const char *path, const char *const *names, const uint8_t *const
+    *contents, const size_t *sizes, size_t count);
+
+/* A further file of a model's archive: its bytes, which rl_bytes_free frees; null if there is none of that name. */
+rl_status rl_model_extra(const char *path, const char *name, uint8_t **out, size_t *count);
+
+/* The same of an archive's bytes. */
+rl_status rl_model_extra_bytes(const uint8_t *bytes, size_t size, const char *name, uint8_t **out, size_t *count);
 
 /* Ops of other libraries. */
 

@@ -5,9 +5,11 @@ use crate::handle::{put, slice};
 use crate::object::rl_object;
 use crate::status::{rl_status, text};
 use rushlight_core::{Error, Result};
-use rushlight_graph::{IValue, Model};
+use rushlight_graph::{IValue, Model, extra_files};
+use rushlight_io::records::Records;
 use rushlight_tensor::state::{Dict, Key, StateDict, Value};
 use std::ffi::c_char;
+use std::path::Path;
 
 /// A loaded model.
 pub struct rl_model(Model);
@@ -90,6 +92,34 @@ fn dict(state: StateDict) -> *mut rl_object {
     Box::into_raw(Box::new(rl_object(Value::Dict(out))))
 }
 
+/// Writes a model in the format of the path's ending.
+fn save(model: &Model, path: &str, files: &[(String, Vec<u8>)]) -> Result<()> {
+    match Path::new(path).extension().and_then(|e| e.to_str()) {
+        Some("pt" | "pth" | "ts") => model.save_torchscript_with(path, files),
+        _ => model.save_with(path, files),
+    }
+}
+
+/// Writes the bytes of a file in an archive, or null.
+///
+/// # Safety
+/// Places for the results, or null.
+unsafe fn extra(archive: &Records, name: &str, out: *mut *mut u8, count: *mut usize) -> Result<()> {
+    let found = extra_files(archive, &[name.to_string()])?.pop().flatten();
+    let (bytes, size) = match found {
+        Some(bytes) => {
+            let size = bytes.len();
+            (Box::into_raw(bytes.into_boxed_slice()).cast(), size)
+        }
+        None => (std::ptr::null_mut(), 0),
+    };
+    // SAFETY: by this function's contract.
+    unsafe {
+        put(out, bytes)?;
+        put(count, size)
+    }
+}
+
 api! {
     /// Reads a .rlm file, an archive of PyTorch's torch.jit or torch.export, or an ONNX file. It runs no code of the
     /// file but the ops of this library.
@@ -152,9 +182,35 @@ api! {
         // SAFETY: as above.
         unsafe { put(out, boxed(inside(model)?.freeze()?)) }
     }
-    /// Writes a .rlm file.
+    /// Writes a .rlm file, or a TorchScript archive if the path ends in .pt, .pth or .ts.
     fn rl_model_save(model: *const rl_model, path: *const c_char) -> rl_status, try {
         // SAFETY: as above.
-        unsafe { inside(model)?.save(text(path, "the path")?) }
+        unsafe { save(inside(model)?, text(path, "the path")?, &[]) }
+    }
+    /// The same with further files: names, and the bytes of each.
+    fn rl_model_save_with(
+        model: *const rl_model, path: *const c_char, names: *const *const c_char, contents: *const *const u8,
+        sizes: *const usize, count: usize,
+    ) -> rl_status, try {
+        // SAFETY: as above, and three arrays of `count`.
+        unsafe {
+            let files = slice(names, count).iter().zip(slice(contents, count)).zip(slice(sizes, count));
+            let files = files.map(|((&name, &bytes), &size)| {
+                Ok((text(name, "the name of a file")?.to_string(), slice(bytes, size).to_vec()))
+            });
+            save(inside(model)?, text(path, "the path")?, &files.collect::<Result<Vec<_>>>()?)
+        }
+    }
+    /// A further file of a model's archive: its bytes, which rl_bytes_free frees; null if there is none of that name.
+    fn rl_model_extra(path: *const c_char, name: *const c_char, out: *mut *mut u8, count: *mut usize) -> rl_status, try {
+        // SAFETY: strings and places for the results, as the header says.
+        unsafe { extra(&Records::open(text(path, "the path")?)?, text(name, "the name of a file")?, out, count) }
+    }
+    /// The same of an archive's bytes.
+    fn rl_model_extra_bytes(
+        bytes: *const u8, size: usize, name: *const c_char, out: *mut *mut u8, count: *mut usize,
+    ) -> rl_status, try {
+        // SAFETY: as above.
+        unsafe { extra(&Records::from_bytes(slice(bytes, size))?, text(name, "the name of a file")?, out, count) }
     }
 }

@@ -48,6 +48,18 @@ int main(int argc, const char** argv) {
   auto copy = torch::jit::load(file, torch::kCPU);
   agree(copy.forward({x}).toTensor(), y.detach(), "from a stream");
   TORCH_CHECK(torch::equal(y.slice(1, 0, 2), y.index({torch::indexing::Slice(), torch::indexing::Slice(0, 2)})), "slice");
+  // As TorchScript, with files beside it.
+  for (const char* ending : {"/back.pt", "/back.rlm"}) {
+    const std::string back = std::string(".") + ending;
+    module.save(back, {{"note", "written"}, {"empty", ""}});
+    torch::jit::ExtraFilesMap files{{"note", ""}, {"other", "kept"}};
+    agree(torch::jit::load(back, torch::nullopt, files).forward({x}).toTensor(), y.detach(), "written back");
+    TORCH_CHECK(files["note"] == "written" && files["other"] == "kept", "files of an archive");
+    std::ifstream stream(back, std::ios::binary);
+    files["note"].clear();
+    torch::jit::load(stream, torch::kCPU, files);
+    TORCH_CHECK(files["note"] == "written", "files of a stream's archive");
+  }
   bool failed = false;
   try {
     torch::jit::load(folder + "/none.pt");

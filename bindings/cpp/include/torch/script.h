@@ -3,6 +3,8 @@
 
 #include <torch/torch.h>
 
+#include <unordered_map>
+
 namespace torch {
 namespace jit {
 using torch::IValue;
@@ -55,6 +57,24 @@ struct Held {
 
 }  // namespace detail
 
+// Files beside the program in an archive, by name.
+using ExtraFilesMap = std::unordered_map<std::string, std::string>;
+
+namespace detail {
+// Fills the files that are asked for; those that the archive lacks stay as they are.
+template <class Read>
+void read_extra(ExtraFilesMap& files, Read read) {
+  for (auto& [name, content] : files) {
+    uint8_t* bytes = nullptr;
+    size_t count = 0;
+    check(read(name.c_str(), &bytes, &count));
+    if (!bytes) continue;
+    content.assign(reinterpret_cast<const char*>(bytes), count);
+    rl_bytes_free(bytes, count);
+  }
+}
+}  // namespace detail
+
 struct NamedTensor {
   std::string name;
   Tensor value;
@@ -86,7 +106,18 @@ class Module {
   std::vector<NamedTensor> named_buffers() const { return state(false); }
   std::vector<Tensor> parameters() const { return tensors(true); }
   std::vector<Tensor> buffers() const { return tensors(false); }
-  void save(const std::string& path) const { detail::check(rl_model_save(model(), path.c_str())); }
+  // A TorchScript archive if the path ends in .pt, .pth or .ts, else a .rlm file.
+  void save(const std::string& path, const ExtraFilesMap& extra_files = {}) const {
+    std::vector<const char*> names;
+    std::vector<const uint8_t*> contents;
+    std::vector<size_t> sizes;
+    for (const auto& [name, content] : extra_files) {
+      names.push_back(name.c_str());
+      contents.push_back(reinterpret_cast<const uint8_t*>(content.data()));
+      sizes.push_back(content.size());
+    }
+    detail::check(rl_model_save_with(model(), path.c_str(), names.data(), contents.data(), sizes.data(), names.size()));
+  }
   Module frozen() const {
     rl_model* out = nullptr;
     detail::check(rl_model_freeze(model(), &out));
@@ -132,13 +163,24 @@ inline Module load(const std::string& path, optional<Device> device = nullopt) {
   if (device) module.to(*device);
   return module;
 }
-inline Module load(std::istream& in, optional<Device> device = nullopt) {
+inline Module load(const std::string& path, optional<Device> device, ExtraFilesMap& extra_files) {
+  Module module = load(path, device);
+  detail::read_extra(extra_files, [&](const char* name, uint8_t** bytes, size_t* count) { return rl_model_extra(path.c_str(), name, bytes, count); });
+  return module;
+}
+inline Module load(std::istream& in, optional<Device> device, ExtraFilesMap& extra_files) {
   std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  const auto* data = reinterpret_cast<const uint8_t*>(bytes.data());
   rl_model* out = nullptr;
-  detail::check(rl_model_load_bytes(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size(), &out));
+  detail::check(rl_model_load_bytes(data, bytes.size(), &out));
   Module module(out);
   if (device) module.to(*device);
+  detail::read_extra(extra_files, [&](const char* name, uint8_t** found, size_t* count) { return rl_model_extra_bytes(data, bytes.size(), name, found, count); });
   return module;
+}
+inline Module load(std::istream& in, optional<Device> device = nullopt) {
+  ExtraFilesMap none;
+  return load(in, device, none);
 }
 inline Module freeze(const Module& module) { return module.frozen(); }
 inline Module optimize_for_inference(const Module& module) { return module.frozen(); }
