@@ -22,7 +22,8 @@ class ChunkDataReader {
 };
 
 struct ChunkDatasetOptions {
-  // preloader_count threads read; cache_size examples wait at most; the examples of cross_chunk_shuffle_count chunks are mixed.
+  // preloader_count threads read; cache_size examples wait at most; the examples of cross_chunk_shuffle_count chunks
+  // are mixed.
   ChunkDatasetOptions(size_t preloader_count, size_t batch_size, size_t cache_size = 2048, size_t cross_chunk_shuffle_count = 1)
       : preloader_count_(preloader_count), batch_size_(batch_size), cache_size_(cache_size), cross_chunk_shuffle_count_(cross_chunk_shuffle_count) {
     TORCH_CHECK(preloader_count > 0, "Preloader count is 0. At least one preloader needs to be specified.");
@@ -40,8 +41,8 @@ struct ChunkDatasetOptions {
   size_t preloader_count_, batch_size_, cache_size_, cross_chunk_shuffle_count_;
 };
 
-// Batches of the examples of chunks. Which batches there are does not depend on the threads' timing: chunks are used in the
-// order of their sampler.
+// Batches of the examples of chunks. Which batches there are does not depend on the threads' timing: chunks are used in
+// the order of their sampler.
 template <class Reader, class ChunkSampler = samplers::RandomSampler, class ExampleSampler = samplers::RandomSampler>
 class ChunkDataset final : public StatefulDataset<ChunkDataset<Reader, ChunkSampler, ExampleSampler>, typename Reader::BatchType> {
  public:

@@ -114,7 +114,22 @@ fn plain(path: &str, args: &[Piece], types: &[Ty]) -> Option<Piece> {
     let ty = match path {
         "int" | "len" | "ops.prim.dtype" => Ty::Int,
         "float" => Ty::Float,
-        "bool" | "ops.prim.is_cuda" => Ty::Bool,
+        "bool"
+        | "ops.prim.is_cuda"
+        | "ops.prim.is_nested"
+        | "ops.prim.is_mkldnn"
+        | "ops.prim.is_quantized"
+        | "ops.prim.is_sparse"
+        | "ops.prim.is_xpu"
+        | "ops.prim.is_meta"
+        | "ops.prim.is_mps"
+        | "ops.prim.requires_grad" => Ty::Bool,
+        "ops.prim.layout" => Ty::Int,
+        "ops.prim.data" => Ty::Tensor,
+        "ops.prim.RaiseException" => Ty::None,
+        "unchecked_cast" | "ops.prim.unchecked_cast" | "ops.prim.unchecked_unwrap_optional" => {
+            return args.last().cloned();
+        }
         "str" => Ty::Str,
         "list" => types.first().cloned().unwrap_or(Ty::Tensor),
         "range" => Ty::list(Ty::Int),

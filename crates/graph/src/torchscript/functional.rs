@@ -5,8 +5,8 @@ use super::refused;
 use crate::ivalue::IValue;
 use rushlight_core::{Error, Result};
 
-/// Function, op, and the op's arguments: parameters of the function by name, `name=parameter` by name, `+parameter` as a
-/// float, other words as they are.
+/// Function, op, and the op's arguments: parameters of the function by name, `name=parameter` by name, `+parameter` as
+/// a float, other words as they are.
 const ORDERS: &[(&str, &str, &str)] = &[
     ("linear", "linear", "input weight bias"),
     ("bilinear", "bilinear", "input1 input2 weight bias"),
@@ -144,6 +144,8 @@ impl Given<'_> {
                 "reduction" => self.word(name, &["none", "mean", "sum"])?,
                 _ => match self.find(name) {
                     None => name.to_string(),
+                    // The size of the window.
+                    Some(argument) if name == "stride" && argument.piece.is_none() => "[]".to_string(),
                     Some(argument) if rest.starts_with('+') && !argument.piece.is_none() => match &argument.piece.value
                     {
                         Some(value) => super::code::float(value.to_float()?),

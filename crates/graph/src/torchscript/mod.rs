@@ -22,8 +22,8 @@ use std::sync::Arc;
 const SPACE: &str = "__torch__";
 
 impl Model {
-    /// Writes an archive that PyTorch's `torch.jit.load` reads. An op that TorchScript lacks is an error; `.rlm` and ONNX
-    /// files may have it.
+    /// Writes an archive that PyTorch's `torch.jit.load` reads. An op that TorchScript lacks is an error; `.rlm` and
+    /// ONNX files may have it.
     pub fn save_torchscript(&self, path: impl AsRef<Path>) -> Result<()> {
         self.save_torchscript_with(path, &[])
     }

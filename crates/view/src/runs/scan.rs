@@ -46,8 +46,8 @@ impl Files {
     }
 }
 
-/// Runs below a directory by their names, and whether there were more than the limit. A file is an exported model: a run
-/// of nothing else.
+/// Runs below a directory by their names, and whether there were more than the limit. A file is an exported model: a
+/// run of nothing else.
 pub fn scan(root: &Path) -> (BTreeMap<String, Files>, bool) {
     if let (true, Some(name)) = (root.is_file(), root.file_name()) {
         let models = BTreeMap::from([(name.to_string_lossy().into_owned(), root.to_owned())]);
