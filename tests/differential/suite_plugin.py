@@ -228,22 +228,6 @@ class Invariants:
         return function
 
 
-def without_forward_mode(autograd):
-    """Checks of gradients are made in reverse mode, as those of the page were; `forward.py` compares forward mode."""
-    module = sys.modules["torch.autograd.gradcheck"]
-    for name in ("gradcheck", "gradgradcheck"):
-        original = getattr(module, name)
-
-        def check(*args, _original=original, **options):
-            for mode in ("check_forward_ad", "check_batched_forward_grad", "check_fwd_over_rev"):
-                options.pop(mode, None)
-            return _original(*args, **options)
-
-        check.__name__ = name
-        setattr(module, name, check)
-        setattr(autograd, name, check)
-
-
 def prepare():
     """Serves PyTorch's harness beside Rushlight and imports the test file."""
     import torch
@@ -266,7 +250,6 @@ def prepare():
     spec.loader.exec_module(module)
     if not hasattr(torch.sparse, "check_sparse_tensor_invariants"):
         torch.sparse.check_sparse_tensor_invariants = Invariants
-    without_forward_mode(torch.autograd)
     load("torch.testing._internal.common_utils")
     load("torch.testing._internal.common_device_type")
 

@@ -1,27 +1,15 @@
 //! Products of complex matrices, computed by the kernels of real ones.
 //!
-//! A row of A is `2k` reals as it is, and each number `c + d i` of B becomes the block `[[c, d], [-d, c]]`, so a row of
-//! C is `2n` reals in order. The blocks are written while B is packed: they take no memory of their own.
+//! A number of A becomes two real rows, its parts, and a number of B two columns: the real product of both holds all
+//! products of parts, at the cost of a complex product. Where a tile is written, its rows and columns are added in
+//! pairs. Neither operand takes more memory than it has, and the sums stay in the order of K.
 
-use super::kernel::{Kernel, Strip, Task};
-use super::packed::Strips;
-use super::problem::{Matrix, Problem};
+use super::kernel::{Kernel, Left, Strip, Target, Task, pack_pairs};
 use super::scalar::{Accumulator, Scalar};
-use super::task::KBlocks;
-use super::{Activation, WithKernel, driver, machine, product};
-use crate::pool;
+use super::{Activation, Gemm, WithKernel, machine, run};
 use rushlight_core::DType;
-use rushlight_core::sync::SendPtr;
-use std::ops::{Neg, Range};
-
-/// Rows of blocks that are written at a time, before they are packed.
-const ROWS: usize = 16;
-/// Maximum columns of a kernel's strip.
-const COLUMNS: usize = 64;
-/// Strips that a task packs at a time.
-const STRIPS: usize = 8;
-/// Fewer rows or columns go to the product that chooses a method by shape.
-const FEW: usize = 8;
+use std::marker::PhantomData;
+use std::ops::{Neg, Sub};
 
 /// Products `C = A·B` of contiguous matrices of complex numbers, whose parts are of one dtype.
 #[derive(Clone, Copy, Debug)]
@@ -45,174 +33,183 @@ pub struct ComplexProduct {
 }
 
 impl ComplexProduct {
-    /// Computes the products on the whole pool; `false` for other dtypes, or if there is not enough memory.
+    /// Computes the products on the whole pool; `false` for other dtypes.
     ///
     /// # Safety
     /// The matrices are readable and writable, aligned to their dtype, and C overlaps neither A nor B.
     pub unsafe fn run(&self) -> bool {
-        if self.batch == 0 || self.m == 0 || self.n == 0 {
-            return true;
-        }
         // SAFETY: the caller's promise.
         unsafe {
             match self.dtype {
-                DType::F32 => machine::f32::<Batch>(Batch(self)),
-                DType::F64 => machine::f64::<Batch>(Batch(self)),
-                _ => false,
+                DType::F32 => machine::f32(Numbers(self)),
+                DType::F64 => machine::f64(Numbers(self)),
+                _ => return false,
             }
         }
+        true
     }
 }
 
-struct Batch<'a>(&'a ComplexProduct);
+struct Numbers<'a>(&'a ComplexProduct);
 
-impl<T: Scalar + Neg<Output = T>> WithKernel<T> for Batch<'_> {
-    type Out = bool;
+impl<T: Part> WithKernel<T> for Numbers<'_> {
+    type Out = ();
 
-    unsafe fn with<K: Kernel<Elem = T>>(self) -> bool {
-        let &ComplexProduct { batch, m, n, k, .. } = self.0;
-        let [a, b] = [self.0.a, self.0.b].map(|at| SendPtr::new(at.cast_mut().cast::<T>()));
-        let c = SendPtr::new(self.0.c.cast::<T>());
-        // SAFETY: the matrices of a batch follow each other.
-        let one = |i: usize, blocked| unsafe {
-            let (a, b, c) = (a.at(2 * i * m * k), b.at(2 * i * k * n), c.at(2 * i * m * n));
-            product_of_one::<K>([m, n, k], a.cast_const(), b.cast_const(), c, blocked)
+    unsafe fn with<K: Kernel<Elem = T>>(self) {
+        let &ComplexProduct { dtype, batch, m, n, k, a, b, c } = self.0;
+        let strides = |rows: usize, columns: usize| [(rows * columns) as isize, columns as isize, 1];
+        let spec = Gemm {
+            dtype,
+            batch,
+            m,
+            n,
+            k,
+            a,
+            a_strides: strides(m, k),
+            b,
+            b_strides: strides(k, n),
+            c,
+            c_strides: strides(m, n),
+            alpha: 1.0,
+            beta: 0.0,
+            bias: None,
+            activation: Activation::None,
         };
-        let work = m.saturating_mul(n).saturating_mul(k.max(1)).saturating_mul(4);
-        if batch > 1 && (batch >= 2 * pool::num_threads() || work < 8 * driver::task_work::<K>()) {
-            let complete = std::sync::atomic::AtomicBool::new(true);
-            pool::parallel_ranges(batch, (driver::task_work::<K>() / work).max(1), |start, end| {
-                if !(start..end).all(|i| one(i, driver::serial_product::<K>)) {
-                    complete.store(false, std::sync::atomic::Ordering::Relaxed);
-                }
-            });
-            return complete.into_inner();
-        }
-        (0..batch).all(|i| one(i, driver::parallel::<K>))
+        // SAFETY: the caller's promise, and the strides count numbers.
+        unsafe { run::<Pairs<K>>(&spec) }
     }
 }
 
-/// One product; `false` if there is not enough memory.
-///
-/// # Safety
-/// As for [`ComplexProduct::run`]; the machine has the kernel's features.
-unsafe fn product_of_one<K: Kernel>(
-    [m, n, k]: [usize; 3],
-    a: *const K::Elem,
-    b: *const K::Elem,
-    c: *mut K::Elem,
-    blocked: unsafe fn(&Problem<K::Elem>),
-) -> bool
-where
-    K::Elem: Neg<Output = K::Elem>,
-{
-    let (rows, columns) = (2 * k, 2 * n);
-    let matrix = |ptr, columns: usize| Matrix { ptr, row_stride: columns as isize, col_stride: 1 };
-    let mut problem = Problem {
-        m,
-        n: columns,
-        k: rows,
-        a: matrix(a, rows),
-        b: matrix(std::ptr::null(), columns),
-        c: Matrix { ptr: c, row_stride: columns as isize, col_stride: 1 },
-        alpha: Accumulator::ONE,
-        beta: Accumulator::ZERO,
-        bias: None,
-        activation: Activation::None,
-    };
-    let few = m < FEW || n < FEW;
-    let room = if few { Strips::of::<K::Elem>(rows, columns) } else { Strips::take::<K>(columns, rows) };
-    let Some(room) = room else { return false };
-    // SAFETY: the caller's promise; there is room for all blocks.
-    unsafe {
-        if few {
-            let blocks = room.as_ptr::<K::Elem>();
-            for row in 0..rows {
-                write_row(b, columns, row, 0..columns, blocks.add(row * columns));
-            }
-            problem.b.ptr = blocks.cast_const();
-            product::<K>(&problem, blocked);
-            return true;
-        }
-        let (all, to) = (KBlocks::new::<K>(rows), SendPtr::new(room.as_ptr::<K::Packed>()));
-        let b = SendPtr::new(b.cast_mut());
-        pool::parallel_ranges(columns.div_ceil(K::NR), STRIPS, |first, end| {
-            let part = first * K::NR..columns.min(end * K::NR);
-            for (k0, depth) in (0..all.count()).map(|block| all.block(block)) {
-                let padded = depth.next_multiple_of(K::K_UNIT);
-                let at = k0 * columns.next_multiple_of(K::NR) + part.start * padded;
-                let to = to.get().add(at);
-                let from = b.get().cast_const();
-                K::enter(PackBlocks::<K> { from, columns, block: (k0, depth), part: part.clone(), to });
-            }
-        });
-        driver::by_columns::<K>(&problem, room.as_ptr::<K::Packed>().cast_const());
-    }
-    true
+/// The arithmetic of a part.
+trait Part: Accumulator + Neg<Output = Self> + Sub<Output = Self> {}
+impl Part for f32 {}
+impl Part for f64 {}
+
+/// A complex number as it lies in memory.
+#[derive(Clone, Copy, PartialEq)]
+#[repr(C)]
+struct Number<T> {
+    re: T,
+    im: T,
 }
 
-/// Writes a part of a row of blocks: of an even row the numbers as they are, of an odd one their products with `i`.
-///
-/// # Safety
-/// B has `row / 2` whole rows of `columns` parts and then these columns; `to` has room for them. The range begins and
-/// ends between numbers.
-#[inline(always)]
-unsafe fn write_row<T: Copy + Neg<Output = T>>(
-    b: *const T,
-    columns: usize,
-    row: usize,
-    part: Range<usize>,
-    to: *mut T,
-) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let from = b.add(row / 2 * columns + part.start);
-        if row.is_multiple_of(2) {
-            to.copy_from_nonoverlapping(from, part.len());
-            return;
-        }
-        for at in (0..part.len()).step_by(2) {
-            *to.add(at) = -*from.add(at + 1);
-            *to.add(at + 1) = *from.add(at);
-        }
-    }
-}
-
-/// Packs some columns of the blocks, over one block of K.
-struct PackBlocks<K: Kernel> {
-    from: *const K::Elem,
-    columns: usize,
-    block: (usize, usize),
-    part: Range<usize>,
-    to: *mut K::Packed,
-}
-
-impl<K: Kernel> Task for PackBlocks<K>
-where
-    K::Elem: Neg<Output = K::Elem>,
-{
+impl<T: Part> Scalar for Number<T> {
+    type Acc = Self;
+    const IS_ACC: bool = true;
     #[inline(always)]
-    unsafe fn run(self) {
-        const { assert!(K::NR <= COLUMNS && K::NR.is_multiple_of(2) && ROWS.is_multiple_of(K::K_UNIT)) };
-        let Self { from, columns, block: (k0, depth), part, to } = self;
-        let padded = depth.next_multiple_of(K::K_UNIT);
-        let mut rows = [std::mem::MaybeUninit::<K::Elem>::uninit(); ROWS * COLUMNS];
-        let rows: *mut K::Elem = rows.as_mut_ptr().cast();
-        for column in part.clone().step_by(K::NR) {
-            let lanes = K::NR.min(part.end - column);
-            for k in (0..depth).step_by(ROWS) {
-                let count = ROWS.min(depth - k);
-                // SAFETY: the caller's promise; `pack_b` reads the rows and lanes that are written here.
-                unsafe {
-                    for row in 0..count {
-                        let to = rows.add(row * K::NR);
-                        write_row(from, columns, k0 + k + row, column..column + lanes, to);
-                    }
-                    let strip =
-                        Strip { ptr: rows.cast_const(), lane_stride: 1, k_stride: K::NR as isize, lanes, k: count };
-                    K::pack_b(strip, to.add((column - part.start) * padded + k * K::NR));
-                }
+    fn widen(self) -> Self {
+        self
+    }
+    #[inline(always)]
+    fn narrow(acc: Self) -> Self {
+        acc
+    }
+}
+
+impl<T: Part> Accumulator for Number<T> {
+    const ZERO: Self = Number { re: T::ZERO, im: T::ZERO };
+    const ONE: Self = Number { re: T::ONE, im: T::ZERO };
+    const IS_FLOAT: bool = true;
+    #[inline(always)]
+    fn from_f64(v: f64) -> Self {
+        Number { re: T::from_f64(v), im: T::ZERO }
+    }
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        Number { re: self.re.plus(other.re), im: self.im.plus(other.im) }
+    }
+    #[inline(always)]
+    fn times(self, x: Self) -> Self {
+        Number { re: self.re.times(x.re) - self.im.times(x.im), im: self.re.times(x.im).plus(self.im.times(x.re)) }
+    }
+    #[inline(always)]
+    fn mul_add<const FMA: bool>(self, x: Self, y: Self) -> Self {
+        let re = self.re.mul_add::<FMA>(x.re, y.re);
+        let im = self.re.mul_add::<FMA>(x.im, y.im);
+        Number { re: (-self.im).mul_add::<FMA>(x.im, re), im: self.im.mul_add::<FMA>(x.re, im) }
+    }
+    /// Complex products have no epilogue.
+    #[inline(always)]
+    fn activate(_: &mut [Self], activation: Activation) {
+        debug_assert_eq!(activation, Activation::None);
+    }
+}
+
+/// A strip of numbers as one of pairs.
+#[inline(always)]
+fn pairs<T>(Strip { ptr, lane_stride, k_stride, lanes, k }: Strip<Number<T>>) -> Strip<[T; 2]> {
+    Strip { ptr: ptr.cast(), lane_stride, k_stride, lanes, k }
+}
+
+/// The kernel of complex numbers, by that of their parts.
+struct Pairs<K>(PhantomData<K>);
+
+impl<K: Kernel<Elem = T>, T: Part> Kernel for Pairs<K> {
+    type Elem = Number<T>;
+    type Packed = [K::Packed; 2];
+    const MR: usize = K::MR / 2;
+    const NR: usize = K::NR / 2;
+    const K_UNIT: usize = K::K_UNIT;
+    const KC: usize = K::KC;
+    const MC: usize = K::MC / 2;
+    const WHOLE_TILES: bool = K::WHOLE_TILES;
+    const FMA: bool = K::FMA;
+    const RATE: usize = K::RATE / 4;
+
+    #[inline(always)]
+    unsafe fn enter(task: impl Task) {
+        // SAFETY: the caller's promise.
+        unsafe { K::enter(task) }
+    }
+
+    #[inline(always)]
+    unsafe fn pack_a(strip: Strip<Number<T>>, to: *mut [K::Packed; 2]) {
+        // SAFETY: a number is its two parts.
+        unsafe { K::pack_pairs(pairs(strip), to.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn pack_b(s: Strip<Number<T>>, to: *mut [K::Packed; 2]) {
+        // SAFETY: the caller's promise; adjacent numbers are adjacent parts.
+        unsafe {
+            if s.lane_stride != 1 {
+                return pack_pairs(pairs(s), K::NR, to.cast(), |strip, to| K::pack_b(strip, to));
             }
+            let (lanes, k_stride) = (2 * s.lanes, 2 * s.k_stride);
+            K::pack_b(Strip { ptr: s.ptr.cast(), lane_stride: 1, k_stride, lanes, k: s.k }, to.cast());
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(
+        k: usize,
+        a: Left<[K::Packed; 2]>,
+        b: *const [K::Packed; 2],
+        rows: usize,
+        cols: usize,
+        target: Target<Number<T>>,
+        ahead: *const u8,
+    ) {
+        const { assert!(K::MR.is_multiple_of(2) && K::NR.is_multiple_of(2) && !K::WHOLE_TILES) };
+        debug_assert!(target.alpha == Number::ONE && target.bias.is_null());
+        let target = Target {
+            ptr: target.ptr.cast(),
+            stride: 2 * target.stride,
+            alpha: T::ONE,
+            beta: target.beta.re,
+            bias: std::ptr::null(),
+        };
+        // SAFETY: the caller's promise; numbers are their parts.
+        unsafe {
+            K::tile_of_pairs(
+                k,
+                Left { ptr: a.ptr.cast(), row_stride: None, once: a.once },
+                b.cast(),
+                2 * rows,
+                2 * cols,
+                target,
+                ahead,
+            );
         }
     }
 }

@@ -5,6 +5,7 @@ use super::problem::Matrix;
 use super::scalar::{Accumulator, Scalar};
 use crate::isa::{Avx2, Avx512, Isa, Portable};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 /// The accumulator type of a kernel.
 pub(super) type Acc<K> = <<K as Kernel>::Elem as Scalar>::Acc;
@@ -155,6 +156,16 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
     /// As for `pack_a`.
     unsafe fn pack_b(strip: Strip<Self::Elem>, to: *mut Self::Packed);
 
+    /// Packs a strip whose MR / 2 lanes are pairs of elements, each of which becomes two lanes.
+    ///
+    /// # Safety
+    /// As for `pack_a`.
+    #[inline(always)]
+    unsafe fn pack_pairs(s: Strip<[Self::Elem; 2]>, to: *mut Self::Packed) {
+        // SAFETY: the caller's promise.
+        unsafe { pack_pairs(s, Self::MR, to, |strip, to| Self::pack_a(strip, to)) }
+    }
+
     /// Multiplies a strip of A (`rows` of its MR), packed unless it has a stride, with one of B (`cols` of its NR), `k`
     /// deep.
     ///
@@ -171,6 +182,45 @@ pub(super) trait Kernel: Sized + Send + Sync + 'static {
         target: Target<<Self::Elem as Scalar>::Acc>,
         ahead: *const u8,
     );
+
+    /// Multiplies strips whose rows and columns are pairs, parts of complex numbers, and adds the products to complex
+    /// sums: of each pair, `x - v` and `y + u` for `(x, y)` above `(u, v)`. The rows of the target are half of `rows`.
+    ///
+    /// # Safety
+    /// As for `tile`, with an A that is packed, even `rows` and `cols`, alpha 1, beta 0 or 1 and no bias.
+    #[inline(always)]
+    unsafe fn tile_of_pairs(
+        k: usize,
+        a: Left<Self::Packed>,
+        b: *const Self::Packed,
+        rows: usize,
+        cols: usize,
+        target: Target<Acc<Self>>,
+        ahead: *const u8,
+    ) {
+        const TILE: usize = 128;
+        const { assert!(Self::MR * Self::NR <= TILE) };
+        let mut sums = [Acc::<Self>::ZERO; TILE];
+        let ptr = sums.as_mut_ptr();
+        let (alpha, beta, minus) = (Acc::<Self>::ONE, Acc::<Self>::ZERO, Acc::<Self>::from_f64(-1.0));
+        let products = Target { ptr, stride: Self::NR as isize, alpha, beta, bias: std::ptr::null() };
+        // SAFETY: the caller's promise; there is room for a tile.
+        unsafe {
+            Self::tile(k, a, b, rows, cols, products, ahead);
+            for i in 0..rows / 2 {
+                let (upper, lower) = (ptr.add(2 * i * Self::NR), ptr.add((2 * i + 1) * Self::NR));
+                let to = target.ptr.offset(i as isize * target.stride);
+                let old = |j: usize| if target.beta == Acc::<Self>::ZERO { target.beta } else { *to.add(j) };
+                for j in (0..cols).step_by(2) {
+                    let re = (*upper.add(j)).plus(minus.times(*lower.add(j + 1)));
+                    let im = (*upper.add(j + 1)).plus(*lower.add(j));
+                    let (re, im) = (re.plus(old(j)), im.plus(old(j + 1)));
+                    to.add(j).write(re);
+                    to.add(j + 1).write(im);
+                }
+            }
+        }
+    }
 
     /// Whether `tile` reads MR rows of this A without packing, for a product with `n` columns and this K.
     #[inline(always)]
@@ -322,6 +372,39 @@ pub(super) unsafe fn pack_widened<T: Scalar, const WIDTH: usize>(s: Strip<T>, to
                 }
             }
         }
+    }
+}
+
+/// Packs a strip of pairs as one of elements, `width` to a step of K: puts lanes side by side, a few steps at a time,
+/// and packs these with `pack`.
+///
+/// # Safety
+/// The strip is readable, has at most `width / 2` lanes, and `to` has room for `k × width`.
+#[inline(always)]
+pub(super) unsafe fn pack_pairs<T: Copy, P>(
+    s: Strip<[T; 2]>,
+    width: usize,
+    to: *mut P,
+    pack: impl Fn(Strip<T>, *mut P),
+) {
+    const STEPS: usize = 16;
+    const LANES: usize = 32;
+    assert!(s.lanes <= LANES);
+    let mut buffer = [[MaybeUninit::<[T; 2]>::uninit(); LANES]; STEPS];
+    let rows: *mut [T; 2] = buffer.as_mut_ptr().cast();
+    for first in (0..s.k).step_by(STEPS) {
+        let k = STEPS.min(s.k - first);
+        for lane in 0..s.lanes {
+            // SAFETY: inside the strip and the buffer.
+            unsafe {
+                let from = s.ptr.offset(lane as isize * s.lane_stride + first as isize * s.k_stride);
+                (0..k).for_each(|p| rows.add(p * LANES + lane).write(*from.offset(p as isize * s.k_stride)));
+            }
+        }
+        let lanes = 2 * s.lanes;
+        let strip = Strip { ptr: rows.cast_const().cast(), lane_stride: 1, k_stride: 2 * LANES as isize, lanes, k };
+        // SAFETY: `to` has room for all steps.
+        pack(strip, unsafe { to.add(first * width) });
     }
 }
 

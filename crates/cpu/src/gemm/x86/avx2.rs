@@ -13,7 +13,8 @@ static MASK64: [i64; 8] = [-1, -1, -1, -1, 0, 0, 0, 0];
 macro_rules! lanes {
     (
         $v:ty, $t:ty, $len:literal, KC $kc:literal, MC $mc:literal, RATE $rate:literal, $masks:ident,
-        $zero:ident, $splat:ident, $load:ident, $store:ident, $load_part:ident, $store_part:ident, $fma:ident
+        $zero:ident, $splat:ident, $load:ident, $store:ident, $load_part:ident, $store_part:ident, $fma:ident,
+        |$upper:ident, $lower:ident| $add_pairs:expr
     ) => {
         impl Lanes for $v {
             type Acc = $t;
@@ -67,6 +68,12 @@ macro_rules! lanes {
                 // SAFETY: as above.
                 unsafe { $fma(self, other, sum) }
             }
+            #[inline(always)]
+            unsafe fn add_pairs(self, $lower: Self) -> Self {
+                let $upper = self;
+                // SAFETY: as above.
+                unsafe { $add_pairs }
+            }
             dispatch!(2 4 | 6);
         }
     };
@@ -75,12 +82,12 @@ macro_rules! lanes {
 lanes!(
     __m256, f32, 8, KC 768, MC 144, RATE 30_000, MASK32,
     _mm256_setzero_ps, _mm256_set1_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_maskload_ps, _mm256_maskstore_ps,
-    _mm256_fmadd_ps
+    _mm256_fmadd_ps, |x, y| _mm256_addsub_ps(x, _mm256_permute_ps::<0b1011_0001>(y))
 );
 lanes!(
     __m256d, f64, 4, KC 640, MC 96, RATE 15_000, MASK64,
     _mm256_setzero_pd, _mm256_set1_pd, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_maskload_pd, _mm256_maskstore_pd,
-    _mm256_fmadd_pd
+    _mm256_fmadd_pd, |x, y| _mm256_addsub_pd(x, _mm256_permute_pd::<0b0101>(y))
 );
 
 impl<T: Scalar<Acc = f32>> Elements<T> for __m256 {

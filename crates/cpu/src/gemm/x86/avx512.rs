@@ -11,7 +11,8 @@ use std::arch::x86_64::*;
 macro_rules! lanes {
     (
         $v:ty, $t:ty, $len:literal, KC $kc:literal, MC $mc:literal, RATE $rate:literal, $mask:ident,
-        $zero:ident, $splat:ident, $load:ident, $load_part:ident, $store_part:ident, $fma:ident
+        $zero:ident, $splat:ident, $load:ident, $load_part:ident, $store_part:ident, $fma:ident,
+        |$upper:ident, $lower:ident| $add_pairs:expr
     ) => {
         impl Lanes for $v {
             type Acc = $t;
@@ -53,6 +54,12 @@ macro_rules! lanes {
                 // SAFETY: as above.
                 unsafe { $fma(self, other, sum) }
             }
+            #[inline(always)]
+            unsafe fn add_pairs(self, $lower: Self) -> Self {
+                let $upper = self;
+                // SAFETY: as above.
+                unsafe { $add_pairs }
+            }
             dispatch!(2 4 8 11 | 14);
         }
     };
@@ -60,11 +67,13 @@ macro_rules! lanes {
 
 lanes!(
     __m512, f32, 16, KC 768, MC 280, RATE 60_000, low_mask,
-    _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps, _mm512_fmadd_ps
+    _mm512_setzero_ps, _mm512_set1_ps, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_mask_storeu_ps, _mm512_fmadd_ps,
+    |x, y| _mm512_fmaddsub_ps(x, _mm512_set1_ps(1.0), _mm512_permute_ps::<0b1011_0001>(y))
 );
 lanes!(
     __m512d, f64, 8, KC 640, MC 196, RATE 30_000, low_mask8,
-    _mm512_setzero_pd, _mm512_set1_pd, _mm512_loadu_pd, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd, _mm512_fmadd_pd
+    _mm512_setzero_pd, _mm512_set1_pd, _mm512_loadu_pd, _mm512_maskz_loadu_pd, _mm512_mask_storeu_pd, _mm512_fmadd_pd,
+    |x, y| _mm512_fmaddsub_pd(x, _mm512_set1_pd(1.0), _mm512_permute_pd::<0b0101_0101>(y))
 );
 
 impl<T: Store16> Elements<T> for __m512 {
@@ -78,6 +87,17 @@ impl<T: Store16> Elements<T> for __m512 {
     unsafe fn pack_b(strip: Strip<T>, to: *mut f32) {
         // SAFETY: the caller's promise.
         unsafe { pack_f32::<T, { 2 * Self::LEN }>(strip, to) }
+    }
+
+    #[inline(always)]
+    unsafe fn pack_pairs(s: Strip<[T; 2]>, to: *mut f32) {
+        const { assert!(T::IS_ACC) };
+        let Strip { ptr, lane_stride, k_stride, lanes, k } = s;
+        // SAFETY: the caller's promise. Pairs of `f32` move as eight bytes each, whatever their values.
+        unsafe {
+            let eights = Strip { ptr: ptr.cast(), lane_stride, k_stride, lanes, k };
+            pack_f64::<{ Self::ROWS / 2 }>(eights, to.cast());
+        }
     }
 
     #[inline(always)]

@@ -11,6 +11,8 @@ use std::marker::PhantomData;
 const GROUP: usize = 8;
 /// Number of k in one pass of the innermost loop.
 const UNROLLED: usize = 4;
+/// Number of k that are packed of a lane at a time.
+const RUN: usize = 16;
 /// Number of columns from which packing A pays, because sequential reads are faster.
 const COLUMNS_WORTH_PACKING: usize = 384;
 
@@ -39,6 +41,8 @@ pub(super) trait Lanes: Copy + Send + Sync + 'static {
     unsafe fn store_part(self, to: *mut Self::Acc, len: usize);
     /// `self · other + sum`.
     unsafe fn fma(self, other: Self, sum: Self) -> Self;
+    /// Adds products of pairs: `x - v` and `y + u` for each `(x, y)` of this and `(u, v)` of `lower`.
+    unsafe fn add_pairs(self, lower: Self) -> Self;
     /// Runs the tile size that fits its rows and columns best.
     unsafe fn dispatch(tile: Tile<Self>);
 }
@@ -69,6 +73,24 @@ pub(super) trait Elements<T: Scalar<Acc = Self::Acc>>: Lanes {
     unsafe fn pack_a(strip: Strip<T>, to: *mut Self::Acc);
     /// See [`Kernel::pack_b`].
     unsafe fn pack_b(strip: Strip<T>, to: *mut Self::Acc);
+    /// See [`Kernel::pack_pairs`].
+    #[inline(always)]
+    unsafe fn pack_pairs(s: Strip<[T; 2]>, to: *mut Self::Acc) {
+        // Short runs of k keep the lines being written in the first-level cache.
+        for start in (0..s.k).step_by(RUN) {
+            let end = s.k.min(start + RUN);
+            for lane in 0..Self::ROWS / 2 {
+                for p in start..end {
+                    // SAFETY: inside the strip and `k × ROWS`.
+                    unsafe {
+                        let at = s.ptr.wrapping_offset(lane as isize * s.lane_stride + p as isize * s.k_stride);
+                        let pair = if lane < s.lanes { (*at).map(T::widen) } else { [Self::Acc::ZERO; 2] };
+                        to.add(p * Self::ROWS + 2 * lane).cast::<[Self::Acc; 2]>().write(pair);
+                    }
+                }
+            }
+        }
+    }
     /// See [`Kernel::narrow`].
     #[inline(always)]
     unsafe fn narrow(from: *const Self::Acc, to: *mut T, len: usize) {
@@ -117,6 +139,12 @@ impl<V: Elements<T>, T: Scalar<Acc = V::Acc>> Kernel for Fma<V, T> {
     }
 
     #[inline(always)]
+    unsafe fn pack_pairs(strip: Strip<[T; 2]>, to: *mut V::Acc) {
+        // SAFETY: the caller's promise.
+        unsafe { V::pack_pairs(strip, to) }
+    }
+
+    #[inline(always)]
     unsafe fn tile(
         k: usize,
         a: Left<V::Acc>,
@@ -127,7 +155,21 @@ impl<V: Elements<T>, T: Scalar<Acc = V::Acc>> Kernel for Fma<V, T> {
         ahead: *const u8,
     ) {
         // SAFETY: the caller's promise.
-        unsafe { V::dispatch(Tile { k, a, b, rows, cols, target, ahead }) }
+        unsafe { V::dispatch(Tile { k, a, b, rows, cols, target, ahead, pairs: false }) }
+    }
+
+    #[inline(always)]
+    unsafe fn tile_of_pairs(
+        k: usize,
+        a: Left<V::Acc>,
+        b: *const V::Acc,
+        rows: usize,
+        cols: usize,
+        target: Target<V::Acc>,
+        ahead: *const u8,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { V::dispatch(Tile { k, a, b, rows, cols, target, ahead, pairs: true }) }
     }
 
     /// Broadcasts read single values: few columns do not pay for packing A, unless its rows conflict in the cache.
@@ -161,6 +203,8 @@ pub(super) struct Tile<V: Lanes> {
     pub(super) cols: usize,
     target: Target<V::Acc>,
     ahead: *const u8,
+    /// See [`Kernel::tile_of_pairs`].
+    pairs: bool,
 }
 
 impl<V: Lanes> Tile<V> {
@@ -179,7 +223,7 @@ struct Sized<V: Lanes, const R: usize, const C: usize>(Tile<V>);
 impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
     #[inline(always)]
     unsafe fn run(self) {
-        let Tile { a, rows, cols, target, .. } = self.0;
+        let Tile { a, rows, cols, target, pairs, .. } = self.0;
         // SAFETY: strips are k deep; C is touched at `rows` rows and `cols` columns.
         unsafe {
             let sums = match a.row_stride {
@@ -189,6 +233,7 @@ impl<V: Lanes, const R: usize, const C: usize> Task for Sized<V, R, C> {
                 None if R == V::ROWS && a.once => self.sums::<true>(Packed::new(a.ptr)),
                 _ => self.sums::<false>(Packed::new(a.ptr)),
             };
+            let (sums, rows) = if pairs { (joined(sums), rows / 2) } else { (sums, rows) };
             let mut bias = [V::zero(); C];
             if !target.bias.is_null() {
                 for (c, bias) in bias.iter_mut().enumerate() {
@@ -218,11 +263,12 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
     /// The strips are k deep.
     #[inline(always)]
     unsafe fn sums<const ONCE: bool>(&self, mut a: impl Strips<V>) -> [[V; C]; R] {
-        let Tile { k, mut b, mut ahead, rows, target, .. } = self.0;
+        let Tile { k, mut b, mut ahead, rows, target, pairs, .. } = self.0;
         // Lines of C are prefetched for writing, spread over the tile: many at once would occupy the L1 cache's fill
         // buffers, which loads of B need too.
-        let (lines, groups) = (rows * C, k / GROUP);
-        let each = lines.div_ceil(groups.max(1));
+        let (lines, groups) = (if pairs { rows / 2 * C } else { rows * C }, k / GROUP);
+        // Dividing 64 bits takes some processors as long as several steps.
+        let each = (lines as u32).div_ceil(groups.max(1) as u32) as usize;
         let mut line = 0;
         // SAFETY: the caller's promise. Prefetches may point anywhere.
         unsafe {
@@ -306,6 +352,21 @@ impl<V: Lanes, const R: usize, const C: usize> Sized<V, R, C> {
             b.add(2 * U * V::LEN)
         }
     }
+}
+
+/// Complex sums from products of pairs, in the upper half of the rows: see [`Kernel::tile_of_pairs`].
+///
+/// # Safety
+/// The machine has the features.
+#[inline(always)]
+unsafe fn joined<V: Lanes, const R: usize, const C: usize>(mut sums: [[V; C]; R]) -> [[V; C]; R] {
+    for i in 0..R / 2 {
+        for c in 0..C {
+            // SAFETY: the caller's promise.
+            sums[i][c] = unsafe { sums[2 * i][c].add_pairs(sums[2 * i + 1][c]) };
+        }
+    }
+    sums
 }
 
 /// A position in the rows of A that a tile multiplies.

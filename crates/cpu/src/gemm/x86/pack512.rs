@@ -129,20 +129,10 @@ pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *m
         } else if s.k_stride == 1 {
             for p in (0..s.k).step_by(16) {
                 let depth = 16.min(s.k - p);
-                let mask = low_mask(depth);
-                for group in (0..WIDTH).step_by(16) {
-                    let mut r = [_mm512_setzero_si512(); 16];
-                    for (i, v) in r.iter_mut().enumerate().take(WIDTH) {
-                        let lane = group + i;
-                        // Beyond the last lane nothing is read.
-                        let mask = if lane < s.lanes { mask } else { 0 };
-                        let from = s.ptr.wrapping_offset(lane as isize * s.lane_stride + p as isize);
-                        *v = _mm512_castps_si512(T::load(from, mask));
-                    }
-                    transpose16(&mut r);
-                    for (q, v) in r.iter().enumerate().take(depth) {
-                        _mm512_mask_storeu_epi32(to.add((p + q) * WIDTH + group).cast(), whole, *v);
-                    }
+                // Whole blocks with constant sizes need no masks.
+                match s.lanes == WIDTH && depth == 16 {
+                    true => transpose_f32::<T, WIDTH>(&s, p, [WIDTH, 16], to),
+                    false => transpose_f32::<T, WIDTH>(&s, p, [s.lanes, depth], to),
                 }
             }
         } else {
@@ -152,6 +142,64 @@ pub(super) unsafe fn pack_f32<T: Load16, const WIDTH: usize>(s: Strip<T>, to: *m
                     let one = from.wrapping_offset(l as isize * s.lane_stride);
                     to.add(p * WIDTH + l).write(_mm512_cvtss_f32(T::load(one, (l < s.lanes) as __mmask16)));
                 }
+            }
+        }
+    }
+}
+
+/// Packs `depth` steps of K from `p` on, at most 16, of lanes that are contiguous along K.
+///
+/// # Safety
+/// As for [`pack_f32`].
+#[inline(always)]
+unsafe fn transpose_f32<T: Load16, const WIDTH: usize>(
+    s: &Strip<T>,
+    p: usize,
+    [lanes, depth]: [usize; 2],
+    to: *mut f32,
+) {
+    let mask = low_mask(depth);
+    // SAFETY: masked loads stay inside the strip, masked stores inside `k × WIDTH`.
+    unsafe {
+        for group in (0..WIDTH).step_by(16) {
+            let mut r = [_mm512_setzero_si512(); 16];
+            for (i, v) in r.iter_mut().enumerate().take(WIDTH) {
+                let lane = group + i;
+                // Beyond the last lane nothing is read.
+                let mask = if lane < lanes { mask } else { 0 };
+                let from = s.ptr.wrapping_offset(lane as isize * s.lane_stride + p as isize);
+                *v = _mm512_castps_si512(T::load(from, mask));
+            }
+            transpose16(&mut r);
+            for (q, v) in r.iter().enumerate().take(depth) {
+                _mm512_mask_storeu_epi32(to.add((p + q) * WIDTH + group).cast(), low_mask(WIDTH), *v);
+            }
+        }
+    }
+}
+
+/// As [`transpose_f32`], at most 8 steps of K.
+///
+/// # Safety
+/// As for [`pack_f64`].
+#[inline(always)]
+unsafe fn transpose_f64<const WIDTH: usize>(s: &Strip<f64>, p: usize, [lanes, depth]: [usize; 2], to: *mut f64) {
+    let mut groups = [[_mm512_setzero_pd(); 8]; 2];
+    let groups = &mut groups[..WIDTH.div_ceil(8)];
+    // SAFETY: masked loads stay inside the strip, masked stores inside `k × WIDTH`.
+    unsafe {
+        for (g, r) in groups.iter_mut().enumerate() {
+            for (i, v) in r.iter_mut().enumerate() {
+                let lane = 8 * g + i;
+                let mask = if lane < lanes { low_mask8(depth) } else { 0 };
+                let from = s.ptr.wrapping_offset(lane as isize * s.lane_stride + p as isize);
+                *v = _mm512_maskz_loadu_pd(mask, from);
+            }
+            transpose8_f64(r);
+        }
+        for q in 0..depth {
+            for (g, r) in groups.iter().enumerate() {
+                _mm512_mask_storeu_pd(to.add((p + q) * WIDTH + 8 * g), low_mask8(WIDTH - 8 * g), r[q]);
             }
         }
     }
@@ -178,21 +226,10 @@ pub(super) unsafe fn pack_f64<const WIDTH: usize>(s: Strip<f64>, to: *mut f64) {
         } else if s.k_stride == 1 {
             for p in (0..s.k).step_by(8) {
                 let depth = 8.min(s.k - p);
-                let mut groups = [[_mm512_setzero_pd(); 8]; 2];
-                let groups = &mut groups[..WIDTH.div_ceil(8)];
-                for (g, r) in groups.iter_mut().enumerate() {
-                    for (i, v) in r.iter_mut().enumerate() {
-                        let lane = 8 * g + i;
-                        let mask = if lane < s.lanes.min(WIDTH) { low_mask8(depth) } else { 0 };
-                        let from = s.ptr.wrapping_offset(lane as isize * s.lane_stride + p as isize);
-                        *v = _mm512_maskz_loadu_pd(mask, from);
-                    }
-                    transpose8_f64(r);
-                }
-                for q in 0..depth {
-                    for (g, r) in groups.iter().enumerate() {
-                        _mm512_mask_storeu_pd(to.add((p + q) * WIDTH + 8 * g), low_mask8(WIDTH - 8 * g), r[q]);
-                    }
+                // Whole blocks with constant sizes need no masks.
+                match s.lanes == WIDTH && depth == 8 {
+                    true => transpose_f64::<WIDTH>(&s, p, [WIDTH, 8], to),
+                    false => transpose_f64::<WIDTH>(&s, p, [s.lanes.min(WIDTH), depth], to),
                 }
             }
         } else {
