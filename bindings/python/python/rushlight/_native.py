@@ -14,6 +14,15 @@ def _moments(rows, eps):
     return mean, (wide.var(-1, correction=0, keepdim=True) + eps).rsqrt()
 
 
+def _constant_moments(rows, eps):
+    """The same without derivatives in either direction, as PyTorch has them of batches and layers."""
+    from .autograd import no_grad
+    from .autograd.forward_ad import _set_fwd_grad_enabled
+
+    with no_grad(), _set_fwd_grad_enabled(False):
+        return _moments(rows, eps)
+
+
 def _of_weight(input, weight):
     """The dtype of statistics."""
     return input.dtype if weight is None else weight.dtype
@@ -24,7 +33,7 @@ def native_layer_norm(input, normalized_shape, weight, bias, eps):
     from .nn import functional as F
 
     lead = input.dim() - len(normalized_shape)
-    mean, inverse = _moments(input.flatten(lead), eps)
+    mean, inverse = _constant_moments(input.flatten(lead), eps)
     shape, dtype = tuple(input.shape[:lead]) + (1,) * len(normalized_shape), _of_weight(input, weight)
     return F.layer_norm(input, normalized_shape, weight, bias, eps), mean.reshape(shape).to(dtype), inverse.reshape(shape).to(dtype)
 
@@ -46,7 +55,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
     if not training:
         empty = input.new_empty(0)
         return made, empty, empty.clone()
-    mean, inverse = _moments(input.transpose(0, 1).flatten(1), eps)
+    mean, inverse = _constant_moments(input.transpose(0, 1).flatten(1), eps)
     dtype = _of_weight(input, weight)
     return made, mean.reshape(-1).to(dtype), inverse.reshape(-1).to(dtype)
 

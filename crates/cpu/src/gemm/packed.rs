@@ -13,7 +13,7 @@ use rushlight_core::sync::SendPtr;
 const STRIPS: usize = 8;
 
 /// Strips of columns, in the layout of a kernel.
-pub(super) struct Strips(
+struct Strips(
     /// Present until the drop.
     Option<Buffer>,
 );
@@ -25,19 +25,13 @@ unsafe impl Sync for Strips {}
 
 impl Strips {
     /// Room for `n` columns over all of K. `None` if there is not enough memory.
-    pub(super) fn take<K: Kernel>(n: usize, k: usize) -> Option<Self> {
+    fn take<K: Kernel>(n: usize, k: usize) -> Option<Self> {
         let depth = KBlocks::new::<K>(k).padded::<K>();
         let bytes = n.next_multiple_of(K::NR).checked_mul(depth)?.checked_mul(size_of::<K::Packed>())?;
         Some(Strips(Some(Buffer::take(Use::Right, bytes)?)))
     }
 
-    /// Room for a matrix that is not packed. `None` if there is not enough memory.
-    pub(super) fn of<T>(rows: usize, columns: usize) -> Option<Self> {
-        let bytes = rows.checked_mul(columns)?.checked_mul(size_of::<T>())?;
-        Some(Strips(Some(Buffer::take(Use::Right, bytes.max(1))?)))
-    }
-
-    pub(super) fn as_ptr<P>(&self) -> *mut P {
+    fn as_ptr<P>(&self) -> *mut P {
         self.0.as_ref().map_or(std::ptr::null_mut(), |buffer| buffer.as_ptr().cast())
     }
 }

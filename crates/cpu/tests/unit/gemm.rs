@@ -535,6 +535,12 @@ fn complex_matrices() {
         [5, 64, 16, 17],
         [1, 15, 9, 401],
         [1, 70, 90, 330],
+        // Several blocks of K, and several of rows.
+        [1, 9, 35, 1601],
+        [1, 290, 33, 5],
+        // Long sums.
+        [1, 3, 5, 16_500],
+        [1, 12, 9, 16_500],
     ];
     for size in sizes {
         check_complex::<f32>(size, &mut random);

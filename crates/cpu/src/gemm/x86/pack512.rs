@@ -184,10 +184,10 @@ unsafe fn transpose_f32<T: Load16, const WIDTH: usize>(
 /// As for [`pack_f64`].
 #[inline(always)]
 unsafe fn transpose_f64<const WIDTH: usize>(s: &Strip<f64>, p: usize, [lanes, depth]: [usize; 2], to: *mut f64) {
-    let mut groups = [[_mm512_setzero_pd(); 8]; 2];
-    let groups = &mut groups[..WIDTH.div_ceil(8)];
     // SAFETY: masked loads stay inside the strip, masked stores inside `k × WIDTH`.
     unsafe {
+        let mut groups = [[_mm512_setzero_pd(); 8]; 2];
+        let groups = &mut groups[..WIDTH.div_ceil(8)];
         for (g, r) in groups.iter_mut().enumerate() {
             for (i, v) in r.iter_mut().enumerate() {
                 let lane = 8 * g + i;
