@@ -122,7 +122,7 @@ _LAZY = {
 
 #: Packages that are imported on first use.
 _PACKAGES = frozenset(
-    "_VF __config__ __future__ _dynamo _functorch _higher_order_ops _inductor _ops _prims _prims_common _tensor_str _utils _utils_internal accelerator amp audio autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg masked mps "
+    "_VF __config__ __future__ _dynamo _functorch _higher_order_ops _inductor _ops _prims _prims_common _tensor_str _utils _utils_internal _vmap_internals accelerator amp audio autograd backends compiler cpu cuda distributed distributions export fft func functional futures fx hub jit library linalg masked mps "
     "multiprocessing nested nn numa onnx optim overrides profiler quasirandom random return_types serialization signal sparse special storage testing types utils version vision xpu".split()
 ) | _absent.PACKAGES
 

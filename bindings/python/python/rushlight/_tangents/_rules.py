@@ -6,7 +6,7 @@ from .._batch._random import RANDOM
 from ..overrides import _modes
 from . import Level, Tensor, _batched_as, _torch, along, detached, is_number, leaf, mapped, recording, tensors_of
 
-_OUT = "{}(): functions with out=... arguments don't support forward mode, but one of the arguments has a tangent. Use the function's result"
+_OUT = "{}(): an out= function has no forward mode, and one of the arguments has a tangent. Use the function's result"
 
 
 def call(level, func, name, args, kwargs):

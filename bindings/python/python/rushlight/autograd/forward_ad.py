@@ -66,6 +66,11 @@ class _set_fwd_grad_enabled:
         switch.enabled = self._before
 
 
+def _is_fwd_grad_enabled():
+    """Whether duals are made and carry tangents."""
+    return switch.enabled
+
+
 def _current(level, call):
     level = len(_levels) - 1 if level is None else level
     if level < 0 or level >= len(_levels):
@@ -76,7 +81,7 @@ def _current(level, call):
 def make_dual(tensor, tangent, *, level=None):
     """A view of a tensor with a tangent."""
     found = _current(level, "create a dual Tensor")
-    for what, value in (("tensor", tensor), ("tangent", tangent)):
+    for what, value in (("primal", tensor), ("tangent", tangent)):
         if not (value.is_floating_point() or value.is_complex()):
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {value.dtype}")
     if tensor.shape != tangent.shape:
@@ -98,3 +103,10 @@ def unpack_dual(tensor, *, level=None):
     if tangent is None:
         return UnpackedDualTensor(tensor, None)
     return UnpackedDualTensor(found.primal(tensor), tangent)
+
+
+def __getattr__(name):
+    if name == "_current_level":
+        # The number of the innermost level, -1 outside of all.
+        return len(_levels) - 1
+    raise AttributeError(f"module 'torch.autograd.forward_ad' has no attribute '{name}'")
