@@ -87,10 +87,37 @@ __device__ inline u64 offset_of(Item item) { return item.offset; }
 __device__ inline u64 position_of(Item item) { return item.position; }
 #endif
 
-// out[offset + r] op= values[p, r] for all p of each offset, in the order of p. A thread accumulates the runs of equal
-// offsets in `chunk` items. Runs that leave the chunk are left to segments_join: what a chunk has of a run that began
-// before it is in heads, the beginning of a run that goes on after it in tails.
-extern "C" __global__ void segments(Nest<1> outer, Nest<2> inner, const Item* items, const T* values, u64 number, T* out, W* heads, W* tails, u64 positions, u64 block, u64 chunk) {
+// LANES elements at once.
+typedef Vec<T, LANES> V;
+struct Sums { W v[LANES]; };
+
+// The vector at a place, or the number if there are no values.
+__device__ inline Sums terms(const T* values, u64 number, u64 at) {
+    Sums terms;
+    V x = {};
+    if (values) x = ((const V*)values)[at];
+#pragma unroll
+    for (int l = 0; l < LANES; l++) terms.v[l] = values ? convert<W>(x.v[l]) : Number<W>::of(number);
+    return terms;
+}
+
+__device__ inline void fold(Sums& sums, const Sums& more) {
+#pragma unroll
+    for (int l = 0; l < LANES; l++) sums.v[l] = folded(sums.v[l], more.v[l]);
+}
+
+__device__ inline void fold_into(T* out, u64 at, const Sums& sums) {
+    V* place = (V*)out + at;
+    V x = *place;
+#pragma unroll
+    for (int l = 0; l < LANES; l++) x.v[l] = convert<T>(folded(convert<W>(x.v[l]), sums.v[l]));
+    *place = x;
+}
+
+// out[offset * unit + r] op= values[p, r] for all p of each offset, in the order of p. A thread accumulates the runs of
+// equal offsets in `chunk` items. Runs that leave the chunk are left to segments_join: what a chunk has of a run that
+// began before it is in heads, the beginning of a run that goes on after it in tails. Strides are in units of V.
+extern "C" __global__ void segments(Nest<1> outer, Nest<2> inner, const Item* items, const T* values, u64 number, T* out, u64 unit, Sums* heads, Sums* tails, u64 positions, u64 block, u64 chunk) {
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, c = quotient(i, block), r = i - c * block, s = c * chunk;
     if (s >= positions) return;
     u64 end = s + chunk < positions ? s + chunk : positions;
@@ -102,26 +129,25 @@ extern "C" __global__ void segments(Nest<1> outer, Nest<2> inner, const Item* it
     while (true) {
         u64 run = offset;
         outer.offsets((idx)position_of(item), at);
-        W acc = values ? convert<W>(values[at[0] + in[1]]) : Number<W>::of(number);
+        Sums sums = terms(values, number, at[0] + in[1]);
         while (++s < positions) {
             item = items[s];
             offset = offset_of(item);
             if (s == end || offset != run) break;
             outer.offsets((idx)position_of(item), at);
-            acc = folded(acc, values ? convert<W>(values[at[0] + in[1]]) : Number<W>::of(number));
+            fold(sums, terms(values, number, at[0] + in[1]));
         }
         bool leaves = s < positions && offset == run;
-        T* place = out + run + in[0];
-        if (entered) heads[c * block + r] = acc;
-        else if (leaves) tails[c * block + r] = acc;
-        else if (run != NOWHERE) *place = convert<T>(folded(convert<W>(*place), acc));
+        if (entered) heads[c * block + r] = sums;
+        else if (leaves) tails[c * block + r] = sums;
+        else if (run != NOWHERE) fold_into(out, run * unit + in[0], sums);
         if (s >= end) return;
         entered = false;
     }
 }
 
 // Joins the parts of runs that leave the chunk they begin in.
-extern "C" __global__ void segments_join(Nest<2> inner, const Item* items, T* out, const W* heads, const W* tails, u64 positions, u64 block, u64 chunk) {
+extern "C" __global__ void segments_join(Nest<2> inner, const Item* items, T* out, u64 unit, const Sums* heads, const Sums* tails, u64 positions, u64 block, u64 chunk) {
     u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x, c = quotient(i, block), r = i - c * block, start = c * chunk, end = start + chunk;
     if (end >= positions) return;
     u64 run = offset_of(items[end - 1]);
@@ -130,10 +156,9 @@ extern "C" __global__ void segments_join(Nest<2> inner, const Item* items, T* ou
     if (start > 0 && offset_of(items[start - 1]) == run) return;
     idx in[2];
     inner.offsets((idx)r, in);
-    W acc = tails[c * block + r];
-    for (u64 n = c + 1; n * chunk < positions && offset_of(items[n * chunk]) == run; n++) acc = folded(acc, heads[n * block + r]);
-    T* place = out + run + in[0];
-    *place = convert<T>(folded(convert<W>(*place), acc));
+    Sums sums = tails[c * block + r];
+    for (u64 n = c + 1; n * chunk < positions && offset_of(items[n * chunk]) == run; n++) fold(sums, heads[n * block + r]);
+    fold_into(out, run * unit + in[0], sums);
 }
 #endif
 

@@ -275,8 +275,8 @@ pub fn families(units: MatrixUnits) -> Vec<Case> {
         let all = all.define("TOPK_SHORT", 1).define("SHORT", 8).define("TOPK_ROWS", 1);
         add(format!("sort {dtype}"), Family::Sort, all.dtype("OUT", DType::I32));
         for code in [1, 4] {
-            let defines = index::fold_defines("SEGMENTS", code, dtype).define("PACKED", code % 2).define("SCATTER", 1);
-            let defines = defines.define("SEGMENTS_FEW", 1).define("LANES", 2);
+            let defines = index::segments_defines(code, dtype, code % 2 == 1, 2);
+            let defines = defines.define("SCATTER", 1).define("SEGMENTS_FEW", 1);
             add(format!("scatter {code} {dtype}"), Family::Index, defines);
         }
         add(format!("nonzero {dtype}"), Family::Index, index::defines("NONZERO").dtype("T", dtype));

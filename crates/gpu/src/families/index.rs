@@ -75,6 +75,8 @@ struct Blocks {
     block: usize,
     /// Elements of the indexed tensor that positions select from.
     targets: usize,
+    /// Elements that offsets of positions are multiples of.
+    unit: usize,
 }
 
 impl Blocks {
@@ -117,7 +119,9 @@ impl Blocks {
             inner[0].0 /= width;
             outer.iter_mut().for_each(|l| l.1[0] /= width);
         }
+        let unit = selected.iter().fold(0, |a, &b| greatest_divisor(a, b)).max(1);
         Ok(Self {
+            unit,
             width,
             outer: Nest::new(&outer)?,
             inner: Nest::new(&inner)?,
@@ -201,20 +205,20 @@ impl Gpu {
             let chosen = Chosen { index: *index, step: 1, size: out.shape()[0], stride: out.strides()[0] };
             return self.segments_few(Scatter::Add, chosen, &blocks, values, out);
         }
-        let blocks = Blocks::new(out, indices.len(), values, false)?;
-        let offsets = self.resolve(indices, out, 1)?;
+        let blocks = Blocks::new(out, indices.len(), values, out.dtype().is_float())?;
+        let offsets = self.resolve(indices, out, blocks.unit)?;
         self.segments(Scatter::Add, &offsets, &blocks, Operand::Tensor(values), out)
     }
 
     /// Accumulates values at the positions given by offsets.
     fn segments(&self, op: Scatter, offsets: &Temporary, blocks: &Blocks, values: Operand, out: View) -> Result<()> {
-        let Blocks { outer, inner, positions, block, targets, .. } = *blocks;
-        let order = Order::offsets(positions, out.layout().span()?);
+        let Blocks { width, outer, inner, positions, block, targets, unit } = *blocks;
+        let order = Order::offsets(positions, out.layout().span()?.div_ceil(unit));
         let items = self.sorted_offsets(order, offsets.view())?;
         let (code, dtype) = (code(op, out.dtype()), out.dtype());
         let kernel = |entry| {
-            let key = Key::new(Family::Index, entry, [code, dtype as u16, order.packed as u16]);
-            self.function(key, || fold_defines("SEGMENTS", code, dtype).define("PACKED", order.packed as u8))
+            let key = Key::new(Family::Index, entry, [code, dtype as u16, order.packed as u16, width as u16]);
+            self.function(key, || segments_defines(code, dtype, order.packed, width))
         };
         let (function, join) = (kernel("segments")?, kernel("segments_join")?);
         let (from, number) = source(values, dtype);
@@ -222,12 +226,13 @@ impl Gpu {
         let chunk = ((positions / targets.max(1)) as f64).sqrt() as usize;
         let chunk = chunk.clamp(CHUNKS.0, CHUNKS.1);
         let chunks = positions.div_ceil(chunk);
-        let parts = chunks * block * wide_size(dtype);
+        let parts = chunks * block * width * wide_size(dtype);
         let (heads, tails) = (self.scratch(parts)?, self.scratch(parts)?);
         let (at, to, heads, tails) = (items.ptr, out.ptr() as u64, heads.ptr, tails.ptr);
+        let unit = unit / width;
         let grid = Grid::line((chunks * block).div_ceil(THREADS), THREADS)?;
-        launch!(self, function, grid; outer, inner, at, from, number, to, heads, tails, positions, block, chunk)?;
-        launch!(self, join, grid; inner, at, to, heads, tails, positions, block, chunk)
+        launch!(self, function, grid; outer, inner, at, from, number, to, unit, heads, tails, positions, block, chunk)?;
+        launch!(self, join, grid; inner, at, to, unit, heads, tails, positions, block, chunk)
     }
 
     /// [`Gpu::segments`] for few positions.
@@ -323,23 +328,15 @@ impl Gpu {
         let (size, [stride], _, _) = along(out.shape(), dim, [out.strides()]);
         let (length, [_, index_step, src_step], shape, [o, _, s]) =
             along(index.shape(), dim, [out.strides(), index.strides(), src_strides]);
-        if let Operand::Tensor(values) = src
-            && few(length, size)
-        {
-            let (outer, inner) = (loops(&[length], [&[src_step]]), loops(&shape, [&o, &s]));
-            let blocks = Blocks::of(&outer, &inner, &[stride], [out, values], out.dtype().is_float(), size)?;
+        let (outer, inner) = (loops(&[length], [&[src_step]]), loops(&shape, [&o, &s]));
+        let vector = out.dtype().is_float() && matches!(src, Operand::Tensor(_));
+        let values = if let Operand::Tensor(view) = src { view } else { out };
+        let blocks = Blocks::of(&outer, &inner, &[stride], [out, values], vector, size)?;
+        if matches!(src, Operand::Tensor(_)) && few(length, size) {
             let chosen = Chosen { index, step: index_step, size, stride };
             return self.segments_few(op, chosen, &blocks, values, out);
         }
-        let offsets = self.line_offsets(&[length], [&[index_step], &[0]], index, (size, stride))?;
-        let blocks = Blocks {
-            width: 1,
-            outer: Nest::row_major(&[length], [&[src_step]])?,
-            inner: Nest::row_major(&shape, [&o, &s])?,
-            positions: length,
-            block: shape.iter().product(),
-            targets: size,
-        };
+        let offsets = self.line_offsets(&[length], [&[index_step], &[0]], index, (size, stride / blocks.unit))?;
         self.segments(op, &offsets, &blocks, src, out)
     }
 
@@ -379,6 +376,7 @@ impl Gpu {
             positions: count,
             block: 1,
             targets: out.numel(),
+            unit: 1,
         };
         self.segments(op, &offsets, &blocks, src, out)
     }
@@ -439,6 +437,11 @@ fn few(positions: usize, size: usize) -> bool {
     positions <= FEW && size < u32::MAX as usize
 }
 
+/// The greatest common divisor.
+fn greatest_divisor(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
+}
+
 /// Bytes of [`wide_type`].
 fn wide_size(dtype: DType) -> usize {
     if matches!(dtype, DType::F32 | DType::F16 | DType::BF16) { 4 } else { 8 }
@@ -482,6 +485,10 @@ pub fn gather_defines(bytes: usize) -> Defines {
 /// Definitions of the kernel that sums integers.
 pub fn sum_defines(dtype: DType) -> Defines {
     defines("SCATTER_SUM").dtype("T", dtype).define("A", if dtype == DType::I32 { "u32" } else { "u64" })
+}
+
+pub fn segments_defines(code: u16, dtype: DType, packed: bool, width: usize) -> Defines {
+    fold_defines("SEGMENTS", code, dtype).define("PACKED", packed as u8).define("LANES", width)
 }
 
 pub fn fold_defines(entry: &str, code: u16, dtype: DType) -> Defines {
