@@ -5,7 +5,7 @@ use rushlight_core::backend::Call;
 use rushlight_core::sync::lock;
 use rushlight_core::{DType, Device, Result};
 use rushlight_tensor::program::{Program, Slot};
-use rushlight_tensor::{Capture, CrossEntropyOptions, Tensor, autocast, cat, compile, synchronize};
+use rushlight_tensor::{AttentionOptions, Capture, CrossEntropyOptions, Tensor, autocast, cat, compile, synchronize};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -230,6 +230,35 @@ fn gradients_of_norms_in_mixed_precision() -> Result<()> {
         let narrow = |call: &Call<Slot>| matches!(call, Call::RowNormBackward(c) if c.dx.is_none() && c.low.is_some());
         assert_eq!(count(narrow), 1, "the gradient is written in bfloat16 alone");
     }
+    Ok(())
+}
+
+/// Attention of four heads that share two of keys and values, which the model repeats.
+fn shared(x: &Tensor, [k, v]: [&Tensor; 2]) -> Result<Tensor> {
+    [k, v].iter().for_each(|p| p.zero_grad());
+    let repeated = |t: &Tensor| t.transpose(1, 2)?.repeat_interleave(2i64, Some(1));
+    let options = AttentionOptions::default().is_causal(true);
+    let y = x.transpose(1, 2)?.scaled_dot_product_attention(&repeated(&k.mul(1.5)?)?, &repeated(v)?, &options)?;
+    let loss = y.mul(&y)?.to_dtype(DType::F32)?.sum(..)?;
+    loss.backward()?;
+    Ok(loss)
+}
+
+#[test]
+fn heads_share_keys_that_a_model_repeats() -> Result<()> {
+    let Some((device, _turn)) = gpu() else { return Ok(()) };
+    let x = ramp(&[2, 40, 4, 64], DType::BF16, device)?;
+    let leaf = |by: f64| {
+        let t = ramp(&[2, 40, 2, 64], DType::F32, device)?.mul(by)?.to_dtype(DType::BF16)?;
+        t.detach().requires_grad_(true)
+    };
+    let count = fused_as_op_by_op("shared heads", &x, [&leaf(1.0)?, &leaf(-0.7)?], shared, 2e-2)?;
+    let by_two = |call: &Call<Slot>| match call {
+        Call::Attention(c) => c.of.k.layout.shape()[1] == 2,
+        Call::AttentionBackward(c) => c.dk.layout.shape()[1] == 2 && c.of.v.layout.shape()[1] == 2,
+        _ => false,
+    };
+    assert_eq!(count(by_two), 2, "keys and values are repeated");
     Ok(())
 }
 
