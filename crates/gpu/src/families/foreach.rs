@@ -300,8 +300,8 @@ impl Gpu {
     }
 }
 
-/// The elements of a row and the distance of rows of a tensor that is contiguous but for one stride; a contiguous tensor
-/// is one row.
+/// The elements of a row and the distance of rows of a tensor that is contiguous but for one stride; a contiguous
+/// tensor is one row.
 fn rows_of(to: View) -> Option<(usize, usize)> {
     match &merged(&loops(to.shape(), [to.strides()]))[..] {
         [(_, [1])] | [(1, _)] => Some((to.numel(), to.numel())),

@@ -2,8 +2,8 @@
 //! (`kernels/index.cu`).
 //!
 //! Values with duplicate indices are accumulated in an order that does not depend on timing: offsets are sorted, then
-//! runs of equal ones are summed up in chunks; of few offsets each is compared with all. Sums of integers are the same in
-//! any order: they use atomics.
+//! runs of equal ones are summed up in chunks; of few offsets each is compared with all. Sums of integers are the same
+//! in any order: they use atomics.
 
 use crate::device::{Gpu, Temporary};
 use crate::families::scan::along;
