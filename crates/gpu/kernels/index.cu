@@ -166,8 +166,8 @@ extern "C" __global__ void segments_join(Nest<2> inner, const Item* items, T* ou
 #define MOST_POSITIONS 2048
 #define ROWS 4
 // The same as segments for few positions, in one launch and without sorting: out[indices[p] * stride + r] op=
-// values[p, r] in the order of p. A block has ROWS positions. A warp looks for the others with its position's index: the first of
-// them stands for all, the block's warps share the sums. V is LANES elements; strides are in units of it.
+// values[p, r] in the order of p. A block has ROWS positions. A warp looks for the others with its position's index:
+// the first of them stands for all, the block's warps share the sums. V is LANES elements; strides are in units of it.
 extern "C" __global__ void __launch_bounds__(256) segments_few(Nest<1> outer, Nest<2> inner, const i64* indices, u64 index_step, u64 size, u64 stride, const T* values, T* out, u32 positions, u64 block, Fault* fault) {
     typedef Vec<T, LANES> V;
     __shared__ u32 index_of[MOST_POSITIONS];
