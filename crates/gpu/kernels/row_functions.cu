@@ -112,14 +112,21 @@ __device__ inline double digamma64(double x) {
         reflected = -PI / ::tan(PI * (x - ::rint(x)));
         x = 1 - x;
     }
-    // The sum of 1 / (x + k), as one fraction.
+    // The sum of 1 / (x + k), as one fraction. Single precision needs fewer terms: the first that is left out is 1e-11.
+    const bool single = sizeof(R) == 4;
     double above = 0, below = 1;
-    while (x < 10) {
+    while (x < (single ? 6 : 10)) {
         above = above * x + below;
         below *= x;
         x += 1;
     }
-    double sum = -above / below, z = 1 / (x * x);
+    double sum = -above / below;
+    if (single) {
+        double inverse = 1 / x, z = inverse * inverse;
+        double series = z * (1.0 / 12 + z * (-1.0 / 120 + z * (1.0 / 252 + z * (-1.0 / 240 + z / 132))));
+        return reflected + sum + ::log(x) - 0.5 * inverse - series;
+    }
+    double z = 1 / (x * x);
     double series = z * (1.0 / 12 + z * (-1.0 / 120 + z * (1.0 / 252 + z * (-1.0 / 240 + z * (1.0 / 132 + z * (-691.0 / 32760 + z / 12))))));
     return reflected + sum + ::log(x) - 0.5 / x - (isinf(x) ? 0 : series);
 }
