@@ -151,10 +151,10 @@ multiversion! {
 /// Elements of half types that are widened at a time.
 pub const BLOCK: usize = 1 << 12;
 
-/// Calls `f(at, len, rows, out)` for parts of `n` elements from `at` on, in the compute type, so that a kernel is compiled
-/// for that alone: all of it at once, where it lies, unless `T` is a half type; its elements are widened block by block,
-/// and what `f` has written to `out`, which then is the first of the rows, is rounded to `to`. With `to` null nothing is
-/// written.
+/// Calls `f(at, len, rows, out)` for parts of `n` elements from `at` on, in the compute type, so that a kernel is
+/// compiled for that alone: all of it at once, where it lies, unless `T` is a half type. Elements of a half type are
+/// widened block by block, and what `f` has written to `out`, which then is the first of the rows, is rounded to `to`.
+/// With `to` null nothing is written.
 ///
 /// # Safety
 /// `n` elements at each of `from` and at `to`, unless it is null.

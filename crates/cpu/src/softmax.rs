@@ -50,7 +50,7 @@ unsafe fn forward<T: Float>(log: bool, [outer, n, inner]: [usize; 3], x: *const 
     }
     let (xs, ys) = (SendPtr::new(x.cast_mut()), SendPtr::new(y));
     if inner > 1 {
-        let width = column_block(n, inner);
+        let width = column_block::<T>(n, inner);
         let blocks = inner.div_ceil(width);
         parallel_for(outer * blocks, |task| {
             let first = task % blocks * width;
@@ -96,7 +96,7 @@ unsafe fn backward<T: Float>(log: bool, [outer, n, inner]: [usize; 3], dy: *cons
     }
     let (dys, ys, dxs) = (SendPtr::new(dy.cast_mut()), SendPtr::new(y.cast_mut()), SendPtr::new(dx));
     if inner > 1 {
-        let width = column_block(n, inner);
+        let width = column_block::<T>(n, inner);
         let blocks = inner.div_ceil(width);
         parallel_for(outer * blocks, |task| {
             let first = task % blocks * width;
@@ -251,9 +251,9 @@ unsafe fn rows<T: Float>(log: bool, stream: bool, n: usize, count: usize, x: *co
     }
 }
 
-/// How many of `count` rows of a half type are widened at a time.
+/// How many of `count` rows of a half type are widened at a time: the L1 cache keeps two of their operands.
 fn rows_together(n: usize, count: usize) -> usize {
-    (BLOCK / n).clamp(1, count.max(1))
+    (1024 / n).clamp(1, count.max(1))
 }
 
 #[inline(always)]
@@ -333,9 +333,11 @@ unsafe fn finish<T: Float>(log: bool, stream: bool, max: T::Acc, sum: T::Acc, x:
     unsafe { each_block(n, [x], y, |_, n, [x], y| wide_finish(log, stream && T::WIDE, max, sum, x, y, n)) }
 }
 
-/// Columns per block: enough to fill cache lines, few enough that all `n` rows stay cached.
-fn column_block(n: usize, inner: usize) -> usize {
-    (LONG / n).next_multiple_of(64).clamp(64, 1024).min(inner)
+/// Columns per block: enough to fill cache lines, few enough that all `n` rows stay cached; widened ones in the L1
+/// cache.
+fn column_block<T: Float>(n: usize, inner: usize) -> usize {
+    let room = if T::WIDE { LONG } else { LONG / 16 };
+    (room / n).next_multiple_of(64).clamp(64, 1024).min(inner)
 }
 
 /// `n` rows of `width`, `stride` apart.

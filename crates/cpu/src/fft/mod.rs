@@ -572,44 +572,52 @@ unsafe fn group_kernel<T: Real, I: Vectors>(
     work: *mut T,
 ) {
     let (n, width) = (passes.n, T::V::<I>::N);
-    let forward = lines.real.as_ref().map(|real| real.forward);
     // SAFETY: the caller's promise; there is room for two tiles of `n + 1` and a square.
     unsafe {
-        let (mut tile, mut other) = (work, work.add(tile_size(n + 1, width)));
-        let square = other.add(tile_size(n + 1, width));
+        let (mut a, mut b) = (work, work.add(tile_size(n + 1, width)));
+        let square = b.add(tile_size(n + 1, width));
+        let (x, y) = (lines.x.add(row * lines.from), lines.y.add(row * lines.to));
+        let plain = |at: *mut T| Pairs { at, swap: false };
+        let pairs = |at: *mut T| Pairs { at, swap: lines.swap };
         // Steps in complex numbers; a real line of even size is half as many pairs.
-        let (x, from) = (lines.x.add(row * lines.from), lines.from / 2);
-        let (y, to) = (lines.y.add(row * lines.to), lines.to / 2);
-        let x = Pairs { at: x, swap: lines.swap && forward.is_none() };
-        tile::load_rows::<T, I>(x, from, n + usize::from(forward == Some(false)), count, tile, square);
-        if let Some(real) = lines.real.as_ref().filter(|real| !real.forward) {
-            // The first one's other half goes behind the tile, where there is room.
-            for k in 0..=n / 2 {
-                let (mut z, mut w) = (Pair::<T::V<I>>::load(tile, k), Pair::<T::V<I>>::load(tile, n - k));
-                if k == 0 {
-                    (z.im, w.im) = (T::V::<I>::splat(T::ZERO), T::V::<I>::splat(T::ZERO));
+        let (from, to) = (lines.from / 2, lines.to / 2);
+        let all = 0..passes.list.len();
+        match &lines.real {
+            None => {
+                tile::load_rows::<T, I>(pairs(x), from, n, count, a, square);
+                let done = passes_of::<T>(passes, all.clone(), a, b, lines.ahead(row, width));
+                tile::store_rows::<T, I>(done, lines.scale, pairs(y), to, n, count, square);
+            }
+            Some(real) if real.forward => {
+                tile::load_rows::<T, I>(plain(x), from, n, count, a, square);
+                if passes_of::<T>(passes, all.clone(), a, b, lines.ahead(row, width)) == b {
+                    std::mem::swap(&mut a, &mut b);
                 }
-                let [low, high] = whole(z, w, real.roots[k], real.roots[n + 1 + k]);
-                Pair { re: low.im, im: low.re }.store(other, k);
-                Pair { re: high.im, im: high.re }.store(other, n - k);
+                for k in 0..=n / 2 {
+                    let other = if k == 0 { 0 } else { n - k };
+                    let (z, w) = (Pair::<T::V<I>>::load(a, k), Pair::<T::V<I>>::load(a, other));
+                    let [low, high] = halves(z, w, real.roots[k], real.roots[n + 1 + k]);
+                    low.store(b, k);
+                    high.store(b, n - k);
+                }
+                tile::store_rows::<T, I>(b, lines.scale, plain(y), to, n + 1, count, square);
             }
-            std::mem::swap(&mut tile, &mut other);
-        }
-        if passes_of::<T>(passes, 0..passes.list.len(), tile, other, lines.ahead(row, width)) == other {
-            std::mem::swap(&mut tile, &mut other);
-        }
-        if let Some(real) = lines.real.as_ref().filter(|real| real.forward) {
-            for k in 0..=n / 2 {
-                let opposite = if k == 0 { 0 } else { n - k };
-                let (z, w) = (Pair::<T::V<I>>::load(tile, k), Pair::<T::V<I>>::load(tile, opposite));
-                let [low, high] = halves(z, w, real.roots[k], real.roots[n + 1 + k]);
-                low.store(other, k);
-                high.store(other, n - k);
+            Some(real) => {
+                tile::load_rows::<T, I>(plain(x), from, n + 1, count, a, square);
+                // The first one's other half goes behind the tile, where there is room.
+                for k in 0..=n / 2 {
+                    let (mut z, mut w) = (Pair::<T::V<I>>::load(a, k), Pair::<T::V<I>>::load(a, n - k));
+                    if k == 0 {
+                        (z.im, w.im) = (T::V::<I>::splat(T::ZERO), T::V::<I>::splat(T::ZERO));
+                    }
+                    let [low, high] = whole(z, w, real.roots[k], real.roots[n + 1 + k]);
+                    Pair { re: low.im, im: low.re }.store(b, k);
+                    Pair { re: high.im, im: high.re }.store(b, n - k);
+                }
+                let done = passes_of::<T>(passes, all.clone(), b, a, lines.ahead(row, width));
+                tile::store_rows::<T, I>(done, lines.scale, pairs(y), to, n, count, square);
             }
-            tile = other;
         }
-        let y = Pairs { at: y, swap: lines.swap };
-        tile::store_rows::<T, I>(tile, lines.scale, y, to, n + usize::from(forward == Some(true)), count, square);
     }
 }
 

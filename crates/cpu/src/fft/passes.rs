@@ -155,39 +155,18 @@ impl<T: Real, I: Vectors> Sink<T, I> for Tile<T> {
 
 /// Where the elements of a first pass come from.
 pub(super) trait Source<T: Real, I: Vectors> {
-    /// Whether all lanes are there.
-    fn is_full(&self) -> bool;
-    /// Element `e`, all lanes of it.
+    /// Element `e`.
     ///
     /// # Safety
     /// There is one; the CPU has the level.
     unsafe fn get(&self, e: usize) -> Pair<T::V<I>>;
-    /// The lanes that are there.
-    ///
-    /// # Safety
-    /// As for `get`.
-    unsafe fn get_part(&self, e: usize) -> Pair<T::V<I>>;
 }
 
 /// Where those of a last pass go.
 pub(super) trait Sink<T: Real, I: Vectors> {
-    /// Whether all lanes are wanted.
-    #[inline(always)]
-    fn is_full(&self) -> bool {
-        true
-    }
     /// # Safety
     /// As for `Source::get`.
     unsafe fn put(&self, e: usize, v: Pair<T::V<I>>);
-    /// Puts the lanes that are wanted.
-    ///
-    /// # Safety
-    /// As for `Source::get`.
-    #[inline(always)]
-    unsafe fn put_part(&self, e: usize, v: Pair<T::V<I>>) {
-        // SAFETY: the caller's promise.
-        unsafe { self.put(e, v) }
-    }
 }
 
 /// The first pass straight from where the numbers are, for the radices in which most sizes begin; whether it was one.

@@ -174,41 +174,31 @@ pub(super) struct Columns<T, P> {
 
 impl<T: Real, I: Vectors, P: Place<T>> Source<T, I> for Columns<T, P> {
     #[inline(always)]
-    fn is_full(&self) -> bool {
-        self.count == T::V::<I>::N
-    }
-
-    #[inline(always)]
     unsafe fn get(&self, e: usize) -> Pair<T::V<I>> {
-        // SAFETY: the caller's promise.
-        unsafe { self.place.get::<I>(e * self.step, T::V::<I>::N) }
-    }
-
-    #[inline(always)]
-    unsafe fn get_part(&self, e: usize) -> Pair<T::V<I>> {
-        // SAFETY: the caller's promise.
-        unsafe { self.place.get::<I>(e * self.step, self.count) }
+        let full = T::V::<I>::N;
+        // SAFETY: the caller's promise. The number of lanes is known in the usual case.
+        unsafe {
+            let at = e * self.step;
+            if self.count == full { self.place.get::<I>(at, full) } else { self.place.get::<I>(at, self.count) }
+        }
     }
 }
 
 impl<T: Real, I: Vectors, P: Place<T>> Sink<T, I> for Columns<T, P> {
     #[inline(always)]
-    fn is_full(&self) -> bool {
-        self.count == T::V::<I>::N
-    }
-
-    #[inline(always)]
     unsafe fn put(&self, e: usize, v: Pair<T::V<I>>) {
-        let (at, full) = (e * self.step, T::V::<I>::N);
-        // SAFETY: the caller's promise.
-        unsafe { self.place.put::<I>(at, full, v.scaled(T::V::<I>::splat(self.scale))) };
-        self.place.ahead(at + self.ahead, full);
-    }
-
-    #[inline(always)]
-    unsafe fn put_part(&self, e: usize, v: Pair<T::V<I>>) {
-        // SAFETY: the caller's promise.
-        unsafe { self.place.put::<I>(e * self.step, self.count, v.scaled(T::V::<I>::splat(self.scale))) }
+        let full = T::V::<I>::N;
+        let v = v.scaled(T::V::<I>::splat(self.scale));
+        // SAFETY: as above.
+        unsafe {
+            let at = e * self.step;
+            if self.count == full {
+                self.place.put::<I>(at, full, v);
+                self.place.ahead(at + self.ahead, full);
+            } else {
+                self.place.put::<I>(at, self.count, v);
+            }
+        }
     }
 }
 
@@ -232,18 +222,11 @@ impl<T: Real, I: Vectors> Sink<T, I> for Turned<'_, T> {
     }
 }
 
-/// Reads a tile, unless the first pass does; the number of passes done. Passes read all lanes: with them for some, too,
-/// every radix would be compiled twice.
+/// Reads a tile, unless the first pass does; the number of passes done.
 #[inline(always)]
 unsafe fn opened<T: Real, I: Vectors>(passes: &Passes<T>, from: &impl Source<T, I>, tile: *mut T) -> usize {
     // SAFETY: the caller's promise.
     unsafe {
-        if !from.is_full() {
-            for e in 0..passes.n {
-                from.get_part(e).store(tile, e);
-            }
-            return 0;
-        }
         if first::<T, I>(passes, from, tile) {
             return 1;
         }
@@ -263,7 +246,7 @@ unsafe fn finished<T: Real, I: Vectors>(
     other: *mut T,
     to: &impl Sink<T, I>,
 ) {
-    let closes = closes(passes) && to.is_full();
+    let closes = closes(passes);
     let end = passes.list.len() - usize::from(closes);
     // SAFETY: the caller's promise.
     unsafe {
@@ -272,11 +255,7 @@ unsafe fn finished<T: Real, I: Vectors>(
             return last::<T, I>(passes, tile, to);
         }
         for e in 0..passes.n {
-            if to.is_full() {
-                to.put(e, Pair::load(tile, e));
-            } else {
-                to.put_part(e, Pair::load(tile, e));
-            }
+            to.put(e, Pair::load(tile, e));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Float vectors for kernels whose speed depends on exact register use.
 //!
 //! A kernel is generic over the level ([`Vectors`], an extension of [`Isa`]) and the compute type ([`Real`]); `R::V<I>`
-//! is the widest vector of that type at that level. Those of AVX2, AVX-512 and NEON are written with intrinsics: what the
-//! compiler makes of arrays takes several times as long to compile. Everything else is [`Lanes`], such an array.
+//! is the widest vector of that type at that level. Those of AVX2, AVX-512 and NEON are written with intrinsics: what
+//! the compiler makes of arrays is several times as much code. Everything else is [`Lanes`], such an array.
 
 mod lanes;
 #[cfg(target_arch = "aarch64")]
@@ -357,8 +357,7 @@ const EXP_F64: [f64; 14] = {
 };
 
 /// Runs the body for each vector of `0..n`, with `$i` at its first element and `$m` its length, known to be `N` in all
-/// but the last. `$k` counts 0 to 3 over neighbouring vectors, for independent accumulators. Without `$k` the loop is not
-/// unrolled: the processor overlaps its steps, and kernels take half as long to compile.
+/// but the last. `$k` counts 0 to 3 over neighbouring vectors, for independent accumulators.
 macro_rules! sweep {
     ($V:ty, $n:expr, $i:ident, $m:ident, $k:ident => $body:block) => {{
         let n: usize = $n;
@@ -381,20 +380,7 @@ macro_rules! sweep {
             $body
         }
     }};
-    ($V:ty, $n:expr, $i:ident, $m:ident => $body:block) => {{
-        let n: usize = $n;
-        let width = <$V as $crate::simd::Simd>::N;
-        let mut at = 0usize;
-        while at + width <= n {
-            let ($i, $m) = (at, width);
-            $body
-            at += width;
-        }
-        if at < n {
-            let ($i, $m) = (at, n - at);
-            $body
-        }
-    }};
+    ($V:ty, $n:expr, $i:ident, $m:ident => $body:block) => { $crate::simd::sweep!($V, $n, $i, $m, _k => $body) };
 }
 pub(crate) use sweep;
 
