@@ -130,7 +130,7 @@ fn plain(path: &str, args: &[Piece], types: &[Ty]) -> Option<Piece> {
         "unchecked_cast" | "ops.prim.unchecked_cast" | "ops.prim.unchecked_unwrap_optional" => {
             return args.last().cloned();
         }
-        "str" => Ty::Str,
+        "str" | "ops.prim.type" => Ty::Str,
         "list" => types.first().cloned().unwrap_or(Ty::Tensor),
         "range" => Ty::list(Ty::Int),
         "min" | "max" | "ops.prim.min" | "ops.prim.max" => types.first().map(|t| match t {

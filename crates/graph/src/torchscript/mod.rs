@@ -95,7 +95,7 @@ impl Tree {
     fn insert(&mut self, name: &str, tensor: Tensor) -> Result<()> {
         let taken = || refused(&format!("a weight '{name}' beside weights below that name"));
         match name.split_once('.') {
-            Some((first, rest)) if self.tensors.contains_key(first) => Err(taken()),
+            Some((first, _)) if self.tensors.contains_key(first) => Err(taken()),
             Some((first, rest)) => self.modules.entry(first.to_string()).or_default().insert(rest, tensor),
             None if self.modules.contains_key(name) => Err(taken()),
             None => {

@@ -34,7 +34,7 @@ impl Ty {
         let Some(ty) = ty else { return Ty::Tensor };
         let inner = |at: usize| Ty::written(ty.args.as_ref().and_then(|a| a.get(at)));
         match ty.name.as_str() {
-            "int" => Ty::Int,
+            "int" | "number" | "Scalar" => Ty::Int,
             "float" => Ty::Float,
             "bool" => Ty::Bool,
             "str" => Ty::Str,
@@ -91,7 +91,7 @@ impl Ty {
 
 /// A type as code has it.
 pub(super) fn shown(ty: &Type) -> String {
-    let plain = ["int", "float", "bool", "str", "List", "Tuple", "Dict", "Optional", "NoneType", "Device"];
+    let plain = ["int", "float", "bool", "str", "List", "Tuple", "Dict", "Optional", "NoneType", "Device", "number"];
     match (&ty.args, plain.contains(&ty.name.as_str())) {
         (Some(args), true) => format!("{}[{}]", ty.name, args.iter().map(shown).collect::<Vec<_>>().join(", ")),
         (None, true) => ty.name.clone(),
@@ -101,7 +101,24 @@ pub(super) fn shown(ty: &Type) -> String {
 
 /// The type of an op's result, by its bare name and its arguments' types.
 pub(super) fn result(name: &str, args: &[Ty], by_dim: bool) -> Ty {
+    // Names of ops on tensors, with numbers.
+    if !args.is_empty() && args.iter().all(Ty::is_number) {
+        let is_float = args.contains(&Ty::Float);
+        match name {
+            "add" | "sub" | "mul" | "floordiv" | "floor_divide" | "remainder" | "fmod" | "neg" | "abs" | "pow" => {
+                return if is_float { Ty::Float } else { Ty::Int };
+            }
+            "floor" | "ceil" | "round" => return Ty::Int,
+            "div" | "sqrt" | "exp" | "log" => return Ty::Float,
+            "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "__and__" | "__or__" | "__not__" => return Ty::Bool,
+            _ => {}
+        }
+    }
     match name {
+        "Int" | "IntImplicit" | "ScalarImplicit" | "Number" | "item" => Ty::Int,
+        "Float" | "FloatImplicit" => Ty::Float,
+        "Bool" | "__is__" | "__isnot__" | "__not__" | "__contains__" => Ty::Bool,
+        "__getitem__" => args.first().map_or(Ty::Tensor, |list| list.element(None)),
         "size" | "sym_size" | "sizes" if args.len() > 1 => Ty::Int,
         "size" | "sym_size" | "sizes" | "shape" | "stride" => Ty::list(Ty::Int),
         "numel" | "dim" | "len" | "get_device" | "element_size" => Ty::Int,
