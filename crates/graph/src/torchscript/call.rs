@@ -78,6 +78,10 @@ pub(super) fn call(path: &str, args: &[Piece], keywords: &[(String, Piece)]) -> 
         return Ok(found);
     }
     let Some((home, name)) = bare(path) else { return Err(none(path)) };
+    // Their elements' types would have to be known before there are any.
+    if ["append", "extend", "insert", "pop", "clear", "_set_item"].contains(&name.as_str()) {
+        return Err(refused("a list or dictionary that the program changes"));
+    }
     if name.contains('.') || ABSENT.contains(&name.as_str()) {
         return Err(none(path));
     }
