@@ -164,7 +164,7 @@ fn wrong_arguments_are_said() {
     assert_eq!(run(&["--frobnicate"]).0, Some(2));
     assert_eq!(run(&["--token=abc"]).0, Some(2));
     let (code, text) = run(&["/no/such/directory"]);
-    assert!(code == Some(1) && text.contains("is no directory"), "{text}");
+    assert!(code == Some(1) && text.contains("is neither a directory"), "{text}");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let (code, text) = run(&["--port", &taken.local_addr().unwrap().port().to_string(), "."]);
     assert!(code == Some(1) && text.contains("cannot listen"), "{text}");

@@ -412,10 +412,10 @@ fn rows_at_few_indices() -> Result<()> {
             let x = randn(&[targets, width])?.mul(10.0)?.to_dtype(dtype)?;
             let rows = randn(&[count, width])?.add(0.5)?.mul(10.0)?.to_dtype(dtype)?;
             let (all, backwards) = ([&x, &index, &rows], rows.t()?.contiguous()?);
-            agree("index_add", close, &all, |t| t[0].index_add(0, &t[1], &t[2], 1.0))?;
+            agree("index_add", close, &all, |t| t[0].index_add(0, &t[1], &t[2], 1))?;
             let columns = [&x.t()?.contiguous()?, &index, &backwards];
-            agree("index_add of columns", close, &columns, |t| t[0].index_add(1, &t[1], &t[2], 1.0))?;
-            agree("index_add of views", close, &columns, |t| t[0].t()?.index_add(0, &t[1], &t[2].t()?, 1.0))?;
+            agree("index_add of columns", close, &columns, |t| t[0].index_add(1, &t[1], &t[2], 1))?;
+            agree("index_add of views", close, &columns, |t| t[0].t()?.index_add(0, &t[1], &t[2].t()?, 1))?;
             let same = |t: &[Tensor]| t[1].unsqueeze(1)?.expand([count, width]);
             agree("shared indices", close, &all, |t| t[0].scatter_add(0, &same(t)?, &t[2]))?;
         }
